@@ -1,0 +1,41 @@
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
+READY := .venv/ready
+FLAGS := -n 2
+
+.PHONY: help demo test test-full check docs clean
+
+help:  ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1 · /p' Makefile
+
+demo: $(READY)  ## see the library at work
+	@$(BIN)/onenth demo
+
+test: $(READY)  ## the tests, in at most four minutes on two cores
+	@$(BIN)/pytest -m "not full and not gpu" $(FLAGS)
+
+test-full: $(READY)  ## the slow tests
+	@$(BIN)/pytest -m full $(FLAGS)
+
+check: $(READY) docs  ## format, lint, types, import direction, docs, their snippets, the wheel
+	@$(BIN)/ruff format --check
+	@$(BIN)/ruff check
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+	@$(BIN)/pytest tests/test_snippets.py
+	@scripts/check_wheel.sh
+
+docs: $(READY)  ## the documentation, into docs/_build/html
+	@$(BIN)/sphinx-build --quiet --fresh-env --write-all --nitpicky --fail-on-warning docs docs/_build/html
+
+clean:  ## remove what was built, and .venv
+	rm -rf .venv build dist docs/_build .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.version_info < (3, 11) and sys.exit("onenth needs Python 3.11 or later, and $(PYTHON) is %d.%d; name another: make PYTHON=python3.12" % sys.version_info[:2])'
+	@echo "Making .venv from constraints.txt (a few minutes the first time) ..."
+	@$(PYTHON) -m venv .venv
+	@$(PIP) install -c constraints.txt hatchling
+	@$(PIP) install -c constraints.txt --no-build-isolation -e '.[dev]'
+	@touch $@

@@ -1,0 +1,27 @@
+"""Layers with one n-th of the parameters.
+
+PHMLinear        nn.Linear with 1/n of the parameters
+Rule             a rule of multiplication, to share between layers
+algebra          complex, quaternion, octonion, Clifford, … as structure tensors
+"""
+
+from onenth import algebra
+from onenth.describe import describe
+from onenth.fit import nearest
+from onenth.nn import ComplexLinear, PHMLinear, QuaternionLinear, param_groups
+from onenth.rule import Rule
+from onenth.state import load, save
+
+__all__ = [
+    "ComplexLinear",
+    "PHMLinear",
+    "QuaternionLinear",
+    "Rule",
+    "algebra",
+    "describe",
+    "load",
+    "nearest",
+    "param_groups",
+    "save",
+]
+__version__ = "0.1.0.dev0"

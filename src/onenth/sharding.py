@@ -1,0 +1,38 @@
+"""PHM layers under FSDP2: components are sharded, rules are replicated."""
+
+from typing import Any
+
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import Shard
+
+from onenth.rule import Rule
+
+
+def shard(model: nn.Module, mesh: DeviceMesh, **options: Any) -> None:
+    """`torch.distributed.fsdp.fully_shard` for a model with PHM layers, in place.
+
+    Components S (terms, k/n, d/n) are sharded over their outputs o where these divide evenly, so that each
+    rank holds whole terms' slices; other parameters as usual. Rules are n³ numbers or fewer and often shared:
+    they stay whole on every rank, and their gradients are averaged as they arrive. Call it once on the whole
+    model; further options go to `fully_shard`.
+    """
+    group = mesh.get_group()
+    ranks = mesh.size()
+    rules = {own for module in model.modules() if isinstance(module, Rule) for own in module.parameters()}
+
+    def average(parameter: Tensor) -> None:
+        assert parameter.grad is not None
+        dist.all_reduce(parameter.grad, group=group)
+        parameter.grad.div_(ranks)
+
+    for parameter in rules:
+        dist.broadcast(parameter.data, src=dist.get_global_rank(group, 0), group=group)
+        parameter.register_post_accumulate_grad_hook(average)
+
+    def placement(parameter: nn.Parameter) -> Shard | None:
+        return Shard(1) if parameter.dim() == 3 and parameter.shape[1] % ranks == 0 else None
+
+    fully_shard(model, mesh=mesh, ignored_params=rules, shard_placement_fn=placement, **options)

@@ -1,0 +1,47 @@
+"""Models in safetensors files: no pickle, a shared rule once, all or nothing on loading."""
+
+import json
+import os
+from pathlib import Path
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from onenth.nn.state import check_state
+
+_TIED = "tied"  # the metadata entry that maps each further name of a shared tensor to the first
+
+
+def save(model: nn.Module, path: str | os.PathLike[str]) -> None:
+    """Writes the model's state, each tensor once: further names of a shared one are declared as tied.
+
+    The file is written aside and renamed, so that a crash leaves the old one whole.
+    """
+    state = model.state_dict()
+    check_state(model, state)
+    first: dict[int, str] = {}
+    tensors: dict[str, Tensor] = {}
+    tied: dict[str, str] = {}
+    for name, value in model.state_dict(keep_vars=True).items():
+        owner = first.setdefault(id(value), name)
+        if owner == name:
+            tensors[name] = state[name].contiguous()
+        else:
+            tied[name] = owner
+    target = Path(path)
+    aside = target.with_name(target.name + ".part")
+    save_file(tensors, aside, metadata={_TIED: json.dumps(tied)})
+    aside.replace(target)
+
+
+def load(model: nn.Module, path: str | os.PathLike[str]) -> None:
+    """Reads what `save` wrote into the model. Refuses a state that does not fit, and then changes nothing."""
+    with safe_open(path, framework="pt") as file:
+        tied = json.loads((file.metadata() or {}).get(_TIED, "{}"))
+        state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
+    state |= {name: state[owner] for name, owner in tied.items() if owner in state}
+    check_state(model, state)
+    with torch.no_grad():
+        model.load_state_dict(state)
