@@ -13,6 +13,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from onenth.precision import autocast_off
+
 
 class Factors(NamedTuple):
     """A rule as R products; `None` for V or W stands for the identity."""
@@ -31,4 +33,5 @@ class Factors(NamedTuple):
         eye = torch.eye(self.rank, dtype=U.dtype, device=U.device)
         V = eye if V is None else V
         W = eye if W is None else W
-        return torch.einsum("ri,pr,rq->ipq", W, U, V)
+        with autocast_off(U):
+            return torch.einsum("ri,pr,rq->ipq", W, U, V)

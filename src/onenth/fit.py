@@ -57,7 +57,7 @@ def nearest(
     Optimal for learned, diagonal and fixed rules and for a `Rule` handed in, which stays as it is. With
     `rank` or `component_rank` a descent from that optimum, every step of it a least-squares solution.
     """
-    made = Rule.of(rule, n, terms=terms, rank=rank)
+    made = Rule.of(rule, n, terms=terms, rank=rank, dtype=torch.float64)
     return nearest_with(made, weight, component_rank, keep=made is rule)
 
 

@@ -265,9 +265,10 @@ class FixedRule(Rule):
             self.A.copy_(self._exact)
 
     def agrees_with(self, A: Tensor) -> bool:
-        """Whether A is this rule, in the precision of either."""
-        own = self._exact.to(self.A.dtype)
-        return torch.equal(A.cpu().double(), own.double()) or torch.equal(A.cpu(), self._exact.to(A.dtype))
+        """Whether A is this rule, in the precision that A has or once had."""
+        A = A.detach().cpu().double()
+        precisions = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
+        return any(torch.equal(A, self._exact.to(precision).double()) for precision in precisions)
 
     def extra_repr(self) -> str:
         return f"{self.name}, {super().extra_repr()}"

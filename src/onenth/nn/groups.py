@@ -1,5 +1,6 @@
 """Learning rates under which a step of any parameter moves H as far as a step of a dense weight would."""
 
+import math
 from typing import Any
 
 import torch
@@ -21,6 +22,8 @@ def param_groups(model: nn.Module, lr: float, weight_decay: float = 0.0) -> list
         >>> model = PHMLinear(512, 2048, n=4)
         >>> optimizer = torch.optim.AdamW(param_groups(model, lr=1e-3, weight_decay=0.01))
     """
+    if not 0 <= lr < math.inf or not 0 <= weight_decay < math.inf:
+        raise ValueError(f"lr={lr} and weight_decay={weight_decay} must be finite and not negative")
     squares: dict[nn.Parameter, list[float]] = {}
     rules: set[nn.Parameter] = set()
     for module in model.modules():

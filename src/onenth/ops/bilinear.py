@@ -8,9 +8,11 @@ Forward and backward save x, S and the factors, and ỹ where U learns: its grad
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 
-from onenth.ops.run import Path, autocast_off
+from onenth.ops.run import Path
+from onenth.precision import autocast_off
 
 
 def formula(
@@ -18,8 +20,9 @@ def formula(
 ) -> tuple[Tensor, Tensor]:
     left = _mix(V, _segments(x, S.shape[2]))  # x̃ (r, t, c)
     products = left @ _mix(W, S).to(x.dtype).mT  # ỹ (r, t, o)
-    y = _joined(_mix(U, products), x)
-    return (y if bias is None else y + bias), products
+    if bias is not None:  # within the sum, so that it rounds once
+        bias = bias.view(-1, 1, S.shape[1])
+    return _joined(_mix(U, products, bias), x), products
 
 
 def gradient(grads: Sequence[Any], saved: Sequence[Any], needs: Sequence[bool]) -> Sequence[Tensor | None]:
@@ -60,13 +63,22 @@ def _joined(segments: Tensor, like: Tensor) -> Tensor:
     return segments.transpose(0, 1).reshape(*like.shape[:-1], q * c)
 
 
-def _mix(M: Tensor | None, parts: Tensor) -> Tensor:
-    """Σ_b M[a,b] parts[b], summed in the precision of the parts' products; M = None is the identity."""
+def _mix(M: Tensor | None, parts: Tensor, offset: Tensor | None = None) -> Tensor:
+    """Σ_b M[a,b] parts[b] + offset[a], in the wider precision of the two, rounded once to that of the parts.
+
+    M = None is the identity.
+    """
     if M is None:
         return parts
+    shape = (M.shape[0], *parts.shape[1:])
+    wide = torch.promote_types(M.dtype, parts.dtype)
+    flat = parts.to(wide).reshape(parts.shape[0], -1)
     with autocast_off(parts):
-        mixed = M.to(parts.dtype) @ parts.reshape(parts.shape[0], -1)
-    return mixed.view(M.shape[0], *parts.shape[1:])
+        if offset is None:
+            mixed = M.to(wide) @ flat
+        else:
+            mixed = torch.addmm(offset.to(wide).expand(shape).reshape(M.shape[0], -1), M.to(wide), flat)
+    return mixed.to(parts.dtype).view(shape)
 
 
 def _pair(one: Tensor, other: Tensor) -> Tensor:

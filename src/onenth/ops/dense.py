@@ -9,7 +9,8 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor
 
-from onenth.ops.run import Path, autocast_off
+from onenth.ops.run import Path
+from onenth.precision import autocast_off
 
 
 def build(A: Tensor, S: Tensor) -> Tensor:

@@ -7,7 +7,6 @@ transformed  the plain formula, where functorch, forward mode or export must see
 """
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -50,11 +49,6 @@ class Path:
 def transformed() -> bool:
     """Whether functorch or forward mode is at work: both need the derivative of every operation."""
     return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
-
-
-def autocast_off(tensor: Tensor) -> AbstractContextManager[None]:
-    """Keeps autocast from lowering a product that must be summed at its own precision."""
-    return torch.autocast(tensor.device.type, enabled=False)
 
 
 class _Eager(torch.autograd.Function):
