@@ -148,7 +148,7 @@ class Number:
     def _same(self, other: object, verb: str) -> Tensor:
         name = self.algebra.name
         if not isinstance(other, Number):
-            raise TypeError(f"cannot {verb} a {name} number and a {type(other).__name__}; make it a number "
+            raise TypeError(f"cannot {verb} a {name} number and {type(other).__name__}; make it a number "
                             "first: algebra.number(components)")  # fmt: skip
         if other.algebra != self.algebra:
             raise TypeError(f"cannot {verb} a {name} number and a {other.algebra.name} number")
@@ -240,7 +240,7 @@ def direct_product(a: Algebra, b: Algebra) -> Algebra:
 def from_tensor(A: Tensor, name: str = "given") -> Algebra:
     """Algebra with a copy of the tensor A (n, n, n); integers convert; it has no conjugation."""
     if not isinstance(A, Tensor):
-        raise TypeError(f"A is a {type(A).__name__}; give a torch.Tensor of shape (n, n, n)")
+        raise TypeError(f"A is {type(A).__name__}; give a torch.Tensor of shape (n, n, n)")
     if A.is_complex() or A.dtype == torch.bool:
         raise TypeError(f"A has dtype {A.dtype}; a structure tensor holds real numbers")
     if A.is_meta:
@@ -260,8 +260,8 @@ def get(name: str) -> Algebra:
     A direct product is written with " x ", a power of one with "^": "complex x complex" is "complex^2".
     """
     if not isinstance(name, str):
-        raise TypeError(f"the name of an algebra is a string, not a {type(name).__name__}")
-    factors = [_factor(text) for text in re.split(r"\s+x\s+", name.strip())]
+        raise TypeError(f"the name of an algebra is a string, not {type(name).__name__}")
+    factors = [_factor(text) for text in re.split(r"\s+x\s+", name.strip().lower())]
     return factors[0] if len(factors) == 1 else _product(factors, " x ".join(a.name for a in factors))
 
 
@@ -317,7 +317,7 @@ _FAMILIES: dict[str, tuple[Callable[..., Algebra], str]] = {
 
 def _factor(text: str) -> Algebra:
     base, _, exponent = (part.strip() for part in text.partition("^"))
-    key, bracket, arguments = base.lower().replace("_", "-").partition("(")
+    key, bracket, arguments = base.replace("_", "-").partition("(")
     key = key.strip()
     if key in _PLAIN and not bracket:
         algebra = _PLAIN[key]()

@@ -68,7 +68,7 @@ class Description:
         lines += ["", f"{'largest angle to':{width}}  as it is, rad   after change of basis"]
         for known in self.neighbours:
             changed = "–" if known.changed is None else f"{known.changed:.3g}"
-            lines.append(f"{known.name:{width}}  {known.angle:14.3g}   {changed:>21}")
+            lines.append(f"{known.name:{width}}  {known.angle:13.3g}   {changed:>21}")
         return "\n".join(lines)
 
 
@@ -155,7 +155,7 @@ def _tensor(rule: Algebra | Tensor | HasTensor) -> Tensor:
     if isinstance(rule, Algebra):
         return rule.A
     if not isinstance(rule, Tensor) and not callable(getattr(rule, "tensor", None)):
-        raise TypeError(f"cannot describe a {type(rule).__name__}; give an Algebra (algebra.get makes one "
+        raise TypeError(f"cannot describe {type(rule).__name__}; give an Algebra (algebra.get makes one "
                         "from a name), a tensor (terms, n_out, n_in) or a Rule")  # fmt: skip
     A = rule if isinstance(rule, Tensor) else rule.tensor()
     if A.ndim != 3 or not A.numel():
@@ -194,7 +194,7 @@ def _product(K: Tensor) -> Tensor | None:
     vectors = torch.cat([torch.eye(n, **_F64), torch.ones(1, n, **_F64), drawn])
     maps = torch.einsum("jpq,uq->upj", K, vectors)
     conditions = torch.linalg.cond(maps)
-    best = int((conditions <= 1.01 * conditions.min()).nonzero()[0]) if conditions.isfinite().any() else 0
+    best = int((conditions <= 1.01 * conditions.min()).nonzero()[0])
     if not conditions[best] < 1e8:
         return None
     return torch.einsum("ji,jpq->ipq", torch.linalg.inv(maps[best]), K)
@@ -239,8 +239,8 @@ def _changed(K: Tensor, B: Tensor, n: int) -> float:
         start = torch.linalg.qr(torch.randn(4, n, n, generator=generator, **_F64)).Q
         if turn == 0:
             start = torch.eye(n, **_F64).repeat(4, 1, 1)
-        for k, sign in ((0, 1 - turn % 2 * 2), (2, 1 - turn // 2 % 2 * 2)):
-            start[k, :, 0] *= sign * torch.linalg.det(start[k] @ start[k + 1]).sign()
+        for k, flip in ((0, turn % 2), (2, turn // 2 % 2)):
+            start[k, :, 0] *= (-1) ** flip * torch.linalg.det(start[k] @ start[k + 1]).sign()
         z = 0.1 * torch.randn(size, generator=generator, **_F64)  # at 0 the gradient may vanish
         found.append(search(z, start, _ROUGH))
         if found[-1][0] < _FOUND:

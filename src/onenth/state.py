@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
@@ -20,7 +20,8 @@ def save(model: nn.Module, path: str | os.PathLike[str]) -> None:
     The file is written aside and renamed, so that a crash leaves the old one whole.
     """
     state = model.state_dict()
-    check_state(model, state)
+    _check_memory(state, "save")
+    check_state(model, state, verb="save")
     first: dict[int, str] = {}
     tensors: dict[str, Tensor] = {}
     tied: dict[str, str] = {}
@@ -32,16 +33,34 @@ def save(model: nn.Module, path: str | os.PathLike[str]) -> None:
             tied[name] = owner
     target = Path(path)
     aside = target.with_name(target.name + ".part")
-    save_file(tensors, aside, metadata={_TIED: json.dumps(tied)})
-    aside.replace(target)
+    try:
+        save_file(tensors, aside, metadata={_TIED: json.dumps(tied)})
+        aside.replace(target)
+    finally:
+        aside.unlink(missing_ok=True)
 
 
 def load(model: nn.Module, path: str | os.PathLike[str]) -> None:
     """Reads what `save` wrote into the model. Refuses a state that does not fit, and then changes nothing."""
-    with safe_open(path, framework="pt") as file:
-        tied = json.loads((file.metadata() or {}).get(_TIED, "{}"))
-        state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
-    state |= {name: state[owner] for name, owner in tied.items() if owner in state}
+    state = _read(path)
+    _check_memory(model.state_dict(), "load")
     check_state(model, state)
     with torch.no_grad():
         model.load_state_dict(state)
+
+
+def _read(path: str | os.PathLike[str]) -> dict[str, Tensor]:
+    try:
+        with safe_open(path, framework="pt") as file:
+            tied = json.loads((file.metadata() or {}).get(_TIED, "{}"))
+            state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
+        return state | {name: state[owner] for name, owner in tied.items() if owner in state}
+    except (SafetensorError, json.JSONDecodeError, AttributeError, TypeError) as error:
+        raise ValueError(f"{os.fspath(path)} is damaged or no safetensors file: {error}") from error
+
+
+def _check_memory(state: dict[str, Tensor], verb: str) -> None:
+    empty = [name for name, value in state.items() if value.is_meta]
+    if empty:
+        raise ValueError(f"cannot {verb}, {', '.join(empty)} are on the meta device: "
+                         "call to_empty(device=…) and initialise or load the model first")  # fmt: skip

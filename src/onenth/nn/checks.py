@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from onenth.precision import autocast_dtype
 from onenth.rule import Rule
 
 if TYPE_CHECKING:
     from onenth.nn.linear import PHMLinear
 
 
-def check_arguments(
-    in_features: object, out_features: object, bias: object, dtype: torch.dtype | None
-) -> None:
+def check_arguments(in_features: object, out_features: object, bias: object, dtype: object) -> None:
     """What every layer needs: two sizes, a bias or none, a dtype that can be learned."""
     for name, size in (("in_features", in_features), ("out_features", out_features)):
         if not isinstance(size, int) or isinstance(size, bool):
@@ -24,8 +23,11 @@ def check_arguments(
             raise ValueError(f"{name}={size} must be at least 1")
     if not isinstance(bias, bool):
         raise TypeError(f"bias={bias!r} must be True or False; the number of segments is written n={bias!r}")
-    if dtype is not None and not dtype.is_floating_point:
-        raise TypeError(f"dtype={dtype} cannot be learned: choose a real floating-point type")
+    if dtype is None:
+        return
+    if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point or dtype.itemsize < 2:
+        raise TypeError(f"dtype={dtype!r} cannot be learned: choose torch.float32 or another real "
+                        "floating-point type of 16 bits or more")  # fmt: skip
 
 
 def placed(rule: Rule, device: Any, dtype: torch.dtype | None) -> tuple[torch.device, torch.dtype]:
@@ -55,6 +57,8 @@ def segment_sizes(layer: "PHMLinear") -> tuple[int, int]:
 
 def check_input(layer: "PHMLinear", x: Tensor) -> None:
     """Refuses what the product would misread or fail on with less to say."""
+    if not isinstance(x, Tensor):
+        raise TypeError(f"the input is a {type(x).__name__}: give a torch.Tensor")
     own = layer.S if layer.component_rank is None else layer.s
     if x.dim() == 0 or x.shape[-1] != layer.in_features:
         shape = tuple(x.shape)
@@ -63,7 +67,7 @@ def check_input(layer: "PHMLinear", x: Tensor) -> None:
         raise ValueError(f"the input is on {x.device}, the layer on {own.device}: move one with .to()")
     if not x.is_floating_point():
         raise TypeError(f"the input is {x.dtype}: a linear layer needs floating-point numbers")
-    if x.dtype != own.dtype and not torch.is_autocast_enabled(x.device.type):
+    if x.dtype != own.dtype and autocast_dtype(x) is None:
         raise TypeError(
             f"the input is {x.dtype}, the layer {own.dtype}: convert one with .to(), or use torch.autocast"
         )

@@ -12,6 +12,7 @@ from onenth.nn import init
 from onenth.nn.checks import check_arguments, check_component_rank, check_input, placed, segment_sizes
 from onenth.nn.state import check_state
 from onenth.nn.weight import DerivedWeight
+from onenth.precision import autocast_off
 from onenth.rule import Rule
 
 
@@ -88,7 +89,10 @@ class PHMLinear(nn.Module):
 
     def components(self) -> Tensor:
         """S (terms, k/n, d/n)."""
-        return self.S if self.component_rank is None else self.s @ self.t
+        if self.component_rank is None:
+            return self.S
+        with autocast_off(self.s):
+            return self.s @ self.t
 
     @property
     def n(self) -> int | tuple[int, int]:

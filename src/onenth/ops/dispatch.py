@@ -8,6 +8,7 @@ from torch import Tensor
 
 from onenth.ops.bilinear import bilinear
 from onenth.ops.dense import build, dense
+from onenth.precision import autocast_dtype
 from onenth.rule import Rule
 
 
@@ -15,7 +16,9 @@ def product(rule: Rule, S: Tensor, x: Tensor, bias: Tensor | None = None) -> Ten
     """y = x Hᵀ + bias with H = Σ_i A_i ⊗ S_i, by the cheapest path."""
     if rule.is_one:
         return F.linear(x, S[0], bias)
-    x, bias = _autocast(x, bias)
+    lower = autocast_dtype(x)
+    if lower is not None:
+        x, bias = x.to(lower), None if bias is None else bias.to(lower)
     factors = rule.factors()
     if factors is not None and _prefers_bilinear(rule, factors.rank, S, x):
         return bilinear(*factors, S, x, bias)
@@ -35,11 +38,3 @@ def _prefers_bilinear(rule: Rule, rank: int, S: Tensor, x: Tensor) -> bool:
     if torch.compiler.is_exporting():  # one program for any number of rows
         return per_row > 0
     return math.prod(x.shape[:-1]) * per_row + once > 0
-
-
-def _autocast(x: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    device = x.device.type
-    if torch.is_autocast_enabled(device) and x.dtype != torch.float64:
-        dtype = torch.get_autocast_dtype(device)
-        return x.to(dtype), None if bias is None else bias.to(dtype)
-    return x, bias
