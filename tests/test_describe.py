@@ -117,6 +117,15 @@ def test_laws_of_division_algebras_survive_mixing_exactly():
         assert found.associator == pytest.approx(algebra.associator(K))
 
 
+@pytest.mark.parametrize("name", ["complex", "quaternion", "cyclic(3)", "clifford(2,0)", "octonion"])
+def test_laws_are_seen_through_bases_of_input_and_output(name):
+    K = algebra.get(name)
+    P, Q = torch.linalg.qr(draw(2, K.n, K.n)).Q
+    found = describe(mixed(P @ K.A @ Q), change_of_basis=False)
+    assert (found.commutator < 1e-9) == (algebra.commutator(K) == 0)
+    assert (found.associator < 1e-9) == (algebra.associator(K) == 0)
+
+
 def test_a_span_turned_from_the_identity_has_its_unit_at_that_angle():
     A = torch.zeros(2, 2, 2, dtype=torch.float64)
     A[0] = math.cos(0.2) * torch.eye(2) + math.sin(0.2) * torch.diag(torch.tensor([1.0, -1.0]))

@@ -77,14 +77,14 @@ class Description:
 def describe(rule: Algebra | Tensor | HasTensor, *, change_of_basis: bool = True) -> Description:
     """Laws of a rule and its distance from the known algebras of its dimension.
 
-    Laws need a product, and a span alone is none. Where n_out = n_in = rank = n, fix a vector u and take
+    Laws need a product, and a span alone is none. Where n_out = n_in = rank = n, take an invertible M_0 of the
+    span and a vector u, and define (an isotope, after Albert)
 
-        a ∘ b = M_a b      with M_a in span{A_i} and M_a u = a
+        a ∘ b = M_a b      with M_a in span{A_i M_0⁻¹} and M_a u = a
 
-    so that u is a right unit, and a left one if the identity is in the span. u is the vector for which
-    M ↦ M u is best conditioned, among the basis, the vector of ones and some random ones. This takes output
-    and input to be in the same basis: a quaternion behind P and Q, P A_i Q, shows other laws than its own,
-    and only the angle after a change of basis reveals it.
+    which has the unit u. M_0⁻¹ takes away whatever basis the input is in, and that of the output only changes
+    the basis of the algebra: a quaternion behind P and Q, P A_i Q, is associative still. M_0 and u are the
+    best conditioned among the identity's part in the span, basis vectors and some random ones.
 
     `changed` is the largest principal angle between span{P A_i Q} and a known algebra's span where the search
     over P and Q found the least Σ sin² of all angles; a better pair may exist. The condition numbers of P and
@@ -108,7 +108,7 @@ def describe(rule: Algebra | Tensor | HasTensor, *, change_of_basis: bool = True
     elif len(K) != n_out:
         reason = f"a product on R^{n_out} needs {n_out} independent terms, not {len(K)}"
     elif (product := _product(K.reshape(-1, n_out, n_in))) is None:
-        reason = "no vector u was found that M ↦ M u maps the span onto"
+        reason = "no invertible matrix, or no vector u with M ↦ M u invertible, was found in the span"
     else:
         unit = float(principal_angles(torch.eye(n_out, **_F64)[None], A))
         commutator, associator = algebra.commutator(product), algebra.associator(product)
@@ -188,16 +188,24 @@ def _angles(K: Tensor, B: Tensor) -> Tensor:
 
 
 def _product(K: Tensor) -> Tensor | None:
-    """Structure tensor of a ∘ b = M_a b with M_a in span{K_i} and M_a u = a, for the best u."""
+    """Structure tensor of a ∘ b = M_a b with M_a in span{K_i M_0⁻¹} and M_a u = a, for the best M_0 and u."""
     n = len(K)
     drawn = torch.randn(32, n, generator=_generator(), **_F64)
     vectors = torch.cat([torch.eye(n, **_F64), torch.ones(1, n, **_F64), drawn])
-    maps = torch.einsum("jpq,uq->upj", K, vectors)
-    conditions = torch.linalg.cond(maps)
-    best = int((conditions <= 1.01 * conditions.min()).nonzero()[0])
-    if not conditions[best] < 1e8:
+    unit = torch.einsum("jpp->j", K)  # the identity's part in the span
+    M_0 = _best(torch.einsum("jpq,vj->vpq", K, torch.cat([unit[None], vectors])))
+    if M_0 is None:
         return None
-    return torch.einsum("ji,jpq->ipq", torch.linalg.inv(maps[best]), K)
+    K = K @ torch.linalg.inv(M_0)
+    onto = _best(torch.einsum("jpq,uq->upj", K, vectors))
+    return None if onto is None else torch.einsum("ji,jpq->ipq", torch.linalg.inv(onto), K)
+
+
+def _best(matrices: Tensor) -> Tensor | None:
+    """The best conditioned matrix, the first among equals; None where all are singular."""
+    conditions = torch.linalg.cond(matrices)
+    best = int((conditions <= 1.01 * conditions.min()).nonzero()[0])
+    return matrices[best] if conditions[best] < 1e8 else None
 
 
 def _changed(K: Tensor, B: Tensor, n: int) -> float:
