@@ -23,7 +23,7 @@ check: $(READY) docs  ## format, lint, types, import direction, docs, their snip
 	@$(BIN)/ruff check
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
-	@$(BIN)/pytest tests/test_snippets.py
+	@$(BIN)/pytest --doctest-modules src tests/test_snippets.py
 	@scripts/check_wheel.sh
 
 docs: $(READY)  ## the documentation, into docs/_build/html

@@ -106,7 +106,7 @@ class PHMLinear(nn.Module):
     def weight(self) -> Tensor:
         """H (out_features, in_features), computed now; differentiable, read-only."""
         H = ops.weight(self.rule, self.components())
-        return H if H is self._parameters.get("S") or _traced() else H.as_subclass(DerivedWeight)
+        return H if _traced() else H.as_subclass(DerivedWeight)
 
     def reset_parameters(self) -> None:
         """Draws everything anew, a rule only where this layer made it: a rule handed in is its owner's."""
@@ -124,9 +124,9 @@ class PHMLinear(nn.Module):
     def from_linear(cls, linear: nn.Linear, **options: Any) -> Self:
         """The nearest layer to a dense one, in the Frobenius norm; takes the options of the constructor.
 
-        A learned rule and a fixed one are closed forms and optimal; rank, component_rank and the diagonal
-        rule descend from there (`onenth.nearest` reports how far they end from the optimum). A `Rule` is
-        taken as it is. The bias is copied.
+        Learned, diagonal and fixed rules are closed forms and optimal; with rank or component_rank it
+        descends from there, and `onenth.nearest` reports how far from the bound it ends. A `Rule` is taken
+        as it is. The bias is copied.
         """
         if not isinstance(linear, nn.Linear):
             raise TypeError(f"from_linear takes an nn.Linear, not {type(linear).__name__}")
@@ -190,12 +190,9 @@ class QuaternionLinear(PHMLinear):
         bias: bool = True,
         device: Any = None,
         dtype: torch.dtype | None = None,
-        *,
-        component_rank: int | None = None,
+        **options: Any,
     ) -> None:
-        super().__init__(
-            in_features, out_features, bias, device, dtype, rule="quaternion", component_rank=component_rank
-        )
+        super().__init__(in_features, out_features, bias, device, dtype, rule="quaternion", **options)
 
 
 class ComplexLinear(PHMLinear):
@@ -213,12 +210,9 @@ class ComplexLinear(PHMLinear):
         bias: bool = True,
         device: Any = None,
         dtype: torch.dtype | None = None,
-        *,
-        component_rank: int | None = None,
+        **options: Any,
     ) -> None:
-        super().__init__(
-            in_features, out_features, bias, device, dtype, rule="complex", component_rank=component_rank
-        )
+        super().__init__(in_features, out_features, bias, device, dtype, rule="complex", **options)
 
 
 def _traced() -> bool:
