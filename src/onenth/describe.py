@@ -77,8 +77,8 @@ class Description:
 def describe(rule: Algebra | Tensor | HasTensor, *, change_of_basis: bool = True) -> Description:
     """Laws of a rule and its distance from the known algebras of its dimension.
 
-    Laws need a product, and a span alone is none. Where n_out = n_in = rank = n, take an invertible M_0 of the
-    span and a vector u, and define (an isotope, after Albert)
+    Laws need a product, and a span alone is none. Where n_out = n_in = rank = n, take an invertible M_0 of
+    the span and a vector u, and define (an isotope, after Albert)
 
         a ∘ b = M_a b      with M_a in span{A_i M_0⁻¹} and M_a u = a
 

@@ -21,7 +21,8 @@ def shard(model: nn.Module, mesh: DeviceMesh, **options: Any) -> None:
     """
     group = mesh.get_group()
     ranks = mesh.size()
-    rules = {own for module in model.modules() if isinstance(module, Rule) for own in module.parameters()}
+    owners = [module for module in model.modules() if isinstance(module, Rule)]
+    rules = dict.fromkeys(own for rule in owners for own in rule.parameters())  # the same order on every rank
 
     def average(parameter: Tensor) -> None:
         assert parameter.grad is not None
@@ -35,4 +36,4 @@ def shard(model: nn.Module, mesh: DeviceMesh, **options: Any) -> None:
     def placement(parameter: nn.Parameter) -> Shard | None:
         return Shard(1) if parameter.dim() == 3 and parameter.shape[1] % ranks == 0 else None
 
-    fully_shard(model, mesh=mesh, ignored_params=rules, shard_placement_fn=placement, **options)
+    fully_shard(model, mesh=mesh, ignored_params=set(rules), shard_placement_fn=placement, **options)
