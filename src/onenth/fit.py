@@ -161,6 +161,8 @@ def _rearrange(weight: Tensor, rule: Rule) -> tuple[Tensor, int, int]:
     k, d = weight.shape
     if k % rule.n_out or d % rule.n_in:
         raise ValueError(f"a weight of {k}×{d} cannot be cut into {rule.n_out}×{rule.n_in} blocks")
+    if weight.is_meta:
+        raise ValueError("the weight is on the meta device and holds no numbers: load it first")
     if not weight.isfinite().all():
         raise ValueError("the weight has entries that are NaN or infinite")
     o, c = k // rule.n_out, d // rule.n_in

@@ -48,6 +48,9 @@ class Rule(nn.Module):
                 segment by one component, only U mixes; needs rank ≥ n_in).
         """
         n_out, n_in = _sizes(n)
+        check_dtype(dtype)
+        if start not in ("orthogonal", "identity"):
+            raise ValueError(f'start={start!r} is unknown: write "orthogonal" or "identity"')
         if terms is not None:
             _at_least_one("terms", terms)
         if rank is None:
@@ -60,8 +63,6 @@ class Rule(nn.Module):
         if terms is not None and terms > rank:
             raise ValueError(f"terms={terms} is more than rank={rank} can use: {rank} products need at most "
                              f"{rank} components; leave terms out")  # fmt: skip
-        if start not in ("orthogonal", "identity"):
-            raise ValueError(f'start={start!r} is unknown: write "orthogonal" or "identity"')
         if start == "identity" and rank < n_in:
             raise ValueError(f'start="identity" needs rank ≥ {n_in}, one product for each input segment, '
                              f"got rank={rank}")  # fmt: skip
@@ -73,6 +74,7 @@ class Rule(nn.Module):
     def diagonal(n: int | tuple[int, int], *, device: Any = None, dtype: torch.dtype | None = None) -> "Rule":
         """A[i,p,q] = U[p,i] δ_iq: component i meets only input segment i, and only U is learned."""
         n_out, n_in = _sizes(n)
+        check_dtype(dtype)
         if (n_out, n_in) == (1, 1):
             return Rule.fixed("real", device=device, dtype=dtype)
         return DiagonalRule(n_out, n_in, device, dtype)
@@ -82,6 +84,7 @@ class Rule(nn.Module):
         rule: str | Algebra | Tensor, *, device: Any = None, dtype: torch.dtype | None = None
     ) -> "Rule":
         """A rule that does not learn: an algebra, its name, or any tensor (terms, n_out, n_in)."""
+        check_dtype(dtype)
         if isinstance(rule, str):
             rule = algebra.get(rule)
         if isinstance(rule, Algebra):
@@ -99,6 +102,8 @@ class Rule(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> "Rule":
         """What a layer's arguments mean: a kind to learn, a name, an algebra, a tensor, or a rule itself."""
+        if n is not None:
+            _sizes(n)
         if isinstance(rule, Rule):
             _agree(rule, n=n, terms=terms, rank=rank)
             return rule
@@ -265,13 +270,20 @@ class FixedRule(Rule):
             self.A.copy_(self._exact)
 
     def agrees_with(self, A: Tensor) -> bool:
-        """Whether A is this rule, in the precision that A has or once had."""
-        A = A.detach().cpu().double()
-        precisions = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
-        return any(torch.equal(A, self._exact.to(precision).double()) for precision in precisions)
+        """Whether A is this rule, as far as 16-bit precisions can tell, which it may have gone through."""
+        return torch.allclose(A.detach().cpu().double(), self._exact, rtol=2**-7, atol=2**-24)
 
     def extra_repr(self) -> str:
         return f"{self.name}, {super().extra_repr()}"
+
+
+def check_dtype(dtype: object) -> None:
+    """Refuses what no parameter can be learned in."""
+    if dtype is None:
+        return
+    if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point or dtype.itemsize < 2:
+        raise TypeError(f"dtype={dtype!r} cannot be learned: choose torch.float32 or another real "
+                        "floating-point type of 16 bits or more")  # fmt: skip
 
 
 def _balance(squares: Tensor) -> tuple[Tensor, Tensor]:
@@ -329,6 +341,10 @@ def _checked(A: object) -> Tensor:
         raise TypeError(f"a rule is a name, an Algebra, a tensor or a Rule, not {type(A).__name__}")
     if A.dim() != 3 or 0 in A.shape:
         raise ValueError(f"a rule has the shape (terms, n_out, n_in), got {tuple(A.shape)}")
+    if A.is_meta or A.layout != torch.strided:
+        raise ValueError(
+            f"the given rule is {A.layout} on {A.device}: give a dense tensor that holds numbers"
+        )
     if A.is_complex():
         raise TypeError("a rule is real: write a complex number as two real ones, rule='complex'")
     A = A.detach().to("cpu", torch.float64)

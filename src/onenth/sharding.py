@@ -1,13 +1,17 @@
-"""PHM layers under FSDP2: components are sharded, rules are replicated."""
+"""PHM layers under FSDP2: components are sharded, rules are whole on every rank."""
 
+from collections.abc import Iterable
 from typing import Any
 
+import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import fully_shard
-from torch.distributed.tensor import Shard
+from torch.distributed.tensor import DTensor, Shard
+from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
+from onenth.nn import PHMLinear
 from onenth.rule import Rule
 
 
@@ -17,7 +21,8 @@ def shard(model: nn.Module, mesh: DeviceMesh, **options: Any) -> None:
     Components S (terms, k/n, d/n) are sharded over their outputs o where these divide evenly, so that each
     rank holds whole terms' slices; other parameters as usual. Rules are n³ numbers or fewer and often shared:
     they stay whole on every rank, and their gradients are averaged as they arrive. Call it once on the whole
-    model; further options go to `fully_shard`.
+    model; further options go to `fully_shard`. Optimise with `onenth.param_groups`, which keeps sharded and
+    whole parameters in different groups, and clip with `clip_grad_norm_` from here.
     """
     group = mesh.get_group()
     ranks = mesh.size()
@@ -33,7 +38,26 @@ def shard(model: nn.Module, mesh: DeviceMesh, **options: Any) -> None:
         dist.broadcast(parameter.data, src=dist.get_global_rank(group, 0), group=group)
         parameter.register_post_accumulate_grad_hook(average)
 
+    components = {
+        layer.S for layer in model.modules() if isinstance(layer, PHMLinear) and hasattr(layer, "S")
+    }
+
     def placement(parameter: nn.Parameter) -> Shard | None:
-        return Shard(1) if parameter.dim() == 3 and parameter.shape[1] % ranks == 0 else None
+        return Shard(1) if parameter in components and parameter.shape[1] % ranks == 0 else None
 
     fully_shard(model, mesh=mesh, ignored_params=set(rules), shard_placement_fn=placement, **options)
+
+
+def clip_grad_norm_(parameters: Iterable[Tensor], max_norm: float) -> Tensor:
+    """`torch.nn.utils.clip_grad_norm_` over sharded and whole parameters; returns the norm before."""
+    parts: dict[bool, list[Tensor]] = {}
+    for parameter in parameters:
+        if parameter.grad is not None:
+            parts.setdefault(isinstance(parameter, DTensor), []).append(parameter)
+    if not parts:
+        return torch.zeros(())
+    norms = [get_total_norm([own.grad for own in part if own.grad is not None]) for part in parts.values()]
+    total = torch.stack([norm.full_tensor() if isinstance(norm, DTensor) else norm for norm in norms]).norm()
+    for part in parts.values():
+        clip_grads_with_norm_(part, max_norm, total)
+    return total

@@ -60,6 +60,10 @@ def _read(path: str | os.PathLike[str]) -> dict[str, Tensor]:
 
 
 def _check_memory(state: dict[str, Tensor], verb: str) -> None:
+    sharded = [name for name, value in state.items() if hasattr(value, "full_tensor")]
+    if sharded:
+        raise ValueError(f"cannot {verb}, {', '.join(sharded)} are sharded: use torch.distributed.checkpoint "
+                         "or gather them with its get_model_state_dict(…, full_state_dict=True)")  # fmt: skip
     empty = [name for name, value in state.items() if value.is_meta]
     if empty:
         raise ValueError(f"cannot {verb}, {', '.join(empty)} are on the meta device: "

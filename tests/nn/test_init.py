@@ -101,6 +101,29 @@ def test_as_the_namesake_in_torch_with_arguments() -> None:
 
 
 @pytest.mark.parametrize("name", ["xavier_uniform_", "kaiming_normal_"])
+@pytest.mark.parametrize("options", [{"n": 4}, {"n": 4, "rank": 8}, {"n": 4, "component_rank": 2}], ids=str)
+def test_a_layer_of_zeros_can_learn(options: dict) -> None:
+    layer = PHMLinear(16, 16, **options)
+    init.zeros_(layer)
+    assert not layer.to_linear().weight.any()
+    layer(torch.randn(8, 16)).sum().backward()
+    assert (layer.S if "component_rank" not in options else layer.s).grad.any()
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda layer: init.normal_(layer, std=-1.0), ValueError, "variance of -1"),
+        (lambda layer: init.normal_(layer, std=0.0), ValueError, "variance of 0"),
+        (lambda layer: init.uniform_(layer, math.inf), ValueError, "variance of inf"),
+        (lambda layer: init.normal_(nn.Linear(2, 2)), TypeError, "not Linear: use torch.nn.init"),
+    ],
+)
+def test_nonsense_is_refused(call, error, words) -> None:
+    with pytest.raises(error, match=words):
+        call(PHMLinear(16, 16, n=4))
+
+
 def test_without_segments_it_is_torch_to_the_bit(name: str) -> None:
     layer, dense = PHMLinear(32, 64, n=1), nn.Linear(32, 64)
     torch.manual_seed(5)

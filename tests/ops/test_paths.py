@@ -131,6 +131,25 @@ def test_the_cheaper_path_is_taken() -> None:
     assert not prefers(rank=16, rows=1024)
 
 
+@pytest.mark.parametrize(("rank", "preferred"), [(8, True), (4, True), (16, False)])
+def test_an_exported_program_takes_one_path_for_any_number_of_rows(monkeypatch, rank: int, preferred: bool):
+    monkeypatch.setattr(torch.compiler, "is_exporting", lambda: True)
+    rule = Rule.learned(4, rank=rank)
+    for rows in (1, 10_000):
+        S, x = torch.empty(rule.terms, 64, 64), torch.empty(rows, 256)
+        assert _prefers_bilinear(rule, rank, S, x) == preferred
+
+
+@pytest.mark.parametrize("options", [{"n": 4, "rank": 8}, {"n": 4, "rule": "diagonal"}], ids=str)
+def test_a_compiler_keeps_the_products_where_the_rule_learns(options: dict) -> None:
+    layer = PHMLinear(128, 128, **options)
+    A = layer.rule.U.detach().requires_grad_()
+    sizes = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: sizes.append(t.shape) or t, lambda t: t):
+        bilinear.op(A, None, None, torch.randn(A.shape[1], 32, 32), torch.randn(5, 32 * A.shape[1]), None)
+    assert (A.shape[1], 5, 32) in sizes
+
+
 @pytest.mark.parametrize("options", [{"n": 4}, {"n": (2, 4), "terms": 3}, *FACTORED], ids=str)
 @pytest.mark.parametrize("bias", [True, False])
 def test_operators_are_well_formed(options: dict, bias: bool) -> None:

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from onenth.nn.linear import PHMLinear
 
 
-def check_arguments(in_features: object, out_features: object, bias: object, dtype: object) -> None:
-    """What every layer needs: two sizes, a bias or none, a dtype that can be learned."""
+def check_arguments(in_features: object, out_features: object, bias: object) -> None:
+    """What every layer needs: two sizes, and a bias or none."""
     for name, size in (("in_features", in_features), ("out_features", out_features)):
         if not isinstance(size, int) or isinstance(size, bool):
             raise TypeError(f"{name}={size!r} must be a whole number, not {type(size).__name__}")
@@ -23,11 +23,6 @@ def check_arguments(in_features: object, out_features: object, bias: object, dty
             raise ValueError(f"{name}={size} must be at least 1")
     if not isinstance(bias, bool):
         raise TypeError(f"bias={bias!r} must be True or False; the number of segments is written n={bias!r}")
-    if dtype is None:
-        return
-    if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point or dtype.itemsize < 2:
-        raise TypeError(f"dtype={dtype!r} cannot be learned: choose torch.float32 or another real "
-                        "floating-point type of 16 bits or more")  # fmt: skip
 
 
 def placed(rule: Rule, device: Any, dtype: torch.dtype | None) -> tuple[torch.device, torch.dtype]:

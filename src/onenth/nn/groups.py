@@ -32,27 +32,31 @@ def param_groups(model: nn.Module, lr: float, weight_decay: float = 0.0) -> list
             for parameter, square in _squares(module):
                 squares.setdefault(parameter, []).append(square)
 
-    groups: dict[tuple[float, float], list[nn.Parameter]] = {}
+    groups: dict[tuple[float, bool], list[nn.Parameter]] = {}
     for parameter in model.parameters():
         own = squares.get(parameter, [1.0])
         scale = float(f"{(sum(own) / len(own)) ** 0.5:.3g}")  # layers of one kind in one group
-        decay = 0.0 if parameter in rules else weight_decay
-        groups.setdefault((lr / scale if scale else lr, decay), []).append(parameter)
-    return [{"params": found, "lr": rate, "weight_decay": decay} for (rate, decay), found in groups.items()]
+        if not math.isfinite(scale):
+            raise ValueError("a rule or components are not finite: initialise or load the model first")
+        groups.setdefault((lr / scale if scale else lr, parameter in rules), []).append(parameter)
+    return [
+        {"params": found, "lr": rate, "weight_decay": 0.0 if of_rules else weight_decay}
+        for (rate, of_rules), found in groups.items()
+    ]
 
 
 @torch.no_grad()
 def _squares(layer: PHMLinear) -> list[tuple[nn.Parameter, float]]:
     """For each parameter the mean square of H's change when each of its elements moves by ±1 at random."""
-    rule, S = layer.rule, layer.components()
+    rule, S = layer.rule, _whole(layer.components())
     A = rule.tensor().square().mean((1, 2))  # over H, for each term: A_i²
     sizes = S.square().mean((1, 2))  # S_i²
     found: dict[str, Tensor] = {"rule.A": sizes.sum()}
     if layer.component_rank is None:
         found["S"] = A.sum()
     else:
-        found["s"] = A @ layer.t.square().sum(1).mean(1)
-        found["t"] = A @ layer.s.square().sum(2).mean(1)
+        found["s"] = A @ _whole(layer.t).square().sum(1).mean(1)
+        found["t"] = A @ _whole(layer.s).square().sum(2).mean(1)
     factors = rule.factors()
     if factors is not None:
         U, V, W = factors
@@ -62,3 +66,9 @@ def _squares(layer: PHMLinear) -> list[tuple[nn.Parameter, float]]:
         found |= {"rule.U": right @ products, "rule.V": left @ products}
         found["rule.W"] = (left @ right) * sizes.sum()
     return [(parameter, found[name].item()) for name, parameter in layer.named_parameters() if name in found]
+
+
+def _whole(tensor: Tensor) -> Tensor:
+    """The tensor itself, gathered where it is sharded."""
+    gathered: Tensor = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+    return gathered

@@ -21,12 +21,12 @@ Draw = Callable[[Tensor], object]
 
 def normal_(layer: "PHMLinear", std: float = 1.0) -> None:
     """H with elements of variance std²."""
-    _fill(layer, std**2, lambda S: nn.init.normal_(S, std=std))
+    _fill(layer, abs(std) * std, lambda S: nn.init.normal_(S, std=std))
 
 
 def uniform_(layer: "PHMLinear", bound: float) -> None:
     """H with the variance of U(-bound, bound)."""
-    _fill(layer, bound**2 / 3, lambda S: nn.init.uniform_(S, -bound, bound))
+    _fill(layer, abs(bound) * bound / 3, lambda S: nn.init.uniform_(S, -bound, bound))
 
 
 def xavier_uniform_(layer: "PHMLinear", gain: float = 1.0) -> None:
@@ -53,6 +53,12 @@ def kaiming_normal_(
     normal_(layer, _kaiming_std(layer, a, mode, nonlinearity))
 
 
+@torch.no_grad()
+def zeros_(layer: "PHMLinear") -> None:
+    """H of zeros, as the last layer of a residual branch may start; the rule can still learn from S."""
+    _parts(layer)[0].zero_()
+
+
 def _kaiming_std(layer: "PHMLinear", a: float, mode: str, nonlinearity: str) -> float:
     if mode not in ("fan_in", "fan_out"):
         raise ValueError(f'mode={mode!r} is unknown: write "fan_in" or "fan_out"')
@@ -62,7 +68,9 @@ def _kaiming_std(layer: "PHMLinear", a: float, mode: str, nonlinearity: str) -> 
 
 @torch.no_grad()
 def _fill(layer: "PHMLinear", variance: float, draw: Draw) -> None:
-    parts = [part for name, part in layer.named_parameters(recurse=False) if name != "bias"]
+    parts = _parts(layer)
+    if not 0 < variance < math.inf:
+        raise ValueError(f"a variance of {variance} cannot be drawn: it must be positive and finite")
     if any(part.is_meta for part in parts):
         return
     if layer.rule.is_one and len(parts) == 1:
@@ -79,6 +87,13 @@ def _fill(layer: "PHMLinear", variance: float, draw: Draw) -> None:
         raise ValueError("the rule is zero or not finite: call its reset_parameters() before the layer's")
     for part, values in zip(parts, drawn, strict=True):
         part.copy_(values * (variance / realised) ** (0.5 / len(parts)))
+
+
+def _parts(layer: "PHMLinear") -> list[nn.Parameter]:
+    """[S], or [s, t]."""
+    if not hasattr(layer, "rule"):
+        raise TypeError(f"this initialises PHM layers, not {type(layer).__name__}: use torch.nn.init for it")
+    return [part for name, part in layer.named_parameters(recurse=False) if name != "bias"]
 
 
 def _orthogonal_terms(S: Tensor) -> Tensor:

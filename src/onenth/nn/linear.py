@@ -1,6 +1,7 @@
 """The layer: y = H x + b with H = Σ_i A_i ⊗ S_i."""
 
 import math
+from collections.abc import Mapping
 from typing import Any, Self
 
 import torch
@@ -66,7 +67,7 @@ class PHMLinear(nn.Module):
         component_rank: int | None = None,
     ) -> None:
         super().__init__()
-        check_arguments(in_features, out_features, bias, dtype)
+        check_arguments(in_features, out_features, bias)
         self._owns_rule = not isinstance(rule, Rule)
         self.rule = Rule.of(rule, n, terms=terms, rank=rank, device=device, dtype=dtype)
         if not self._owns_rule:
@@ -108,6 +109,10 @@ class PHMLinear(nn.Module):
         H = ops.weight(self.rule, self.components())
         return H if _traced() else H.as_subclass(DerivedWeight)
 
+    @weight.deleter
+    def weight(self) -> None:
+        raise TypeError(".weight is computed from the rule and the components and cannot be removed")
+
     def reset_parameters(self) -> None:
         """Draws everything anew, a rule only where this layer made it: a rule handed in is its owner's."""
         if self._owns_rule:
@@ -130,6 +135,10 @@ class PHMLinear(nn.Module):
         """
         if not isinstance(linear, nn.Linear):
             raise TypeError(f"from_linear takes an nn.Linear, not {type(linear).__name__}")
+        if taken := options.keys() & {"bias", "device", "dtype"}:
+            raise TypeError(
+                f"from_linear takes {', '.join(sorted(taken))} from the dense layer: leave it out"
+            )
         weight, bias = linear.weight, linear.bias
         layer = cls(
             linear.in_features,
@@ -170,8 +179,15 @@ class PHMLinear(nn.Module):
         low = "" if self.component_rank is None else f", component_rank={self.component_rank}"
         return f"{sizes}, bias={self.bias is not None}{low}"
 
+    def load_state_dict(
+        self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
+    ) -> Any:
+        """As in any module, but all or nothing: a state that does not fit changes nothing."""
+        check_state(self, state_dict, strict=strict)
+        return super().load_state_dict(state_dict, strict, assign)
+
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
-        check_state(self, state_dict, prefix, strict=rest[1])
+        check_state(self, state_dict, prefix, strict=False)  # what is missing, torch reports to the model
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
 

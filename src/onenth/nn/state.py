@@ -31,7 +31,7 @@ def check_state(
         if problem:
             problems.append(f"{prefix}{name} {problem}")
     if problems:
-        raise ValueError(f"cannot {verb} this state, nothing was changed:\n  " + "\n  ".join(problems))
+        raise ValueError(f"cannot {verb} this state:\n  " + "\n  ".join(problems))
 
 
 def _problem(value: Any, own: Tensor, rule: nn.Module | None) -> str:

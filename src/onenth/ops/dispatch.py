@@ -21,13 +21,14 @@ def product(rule: Rule, S: Tensor, x: Tensor, bias: Tensor | None = None) -> Ten
         x, bias = x.to(lower), None if bias is None else bias.to(lower)
     factors = rule.factors()
     if factors is not None and _prefers_bilinear(rule, factors.rank, S, x):
-        return bilinear(*factors, S, x, bias)
-    return dense(rule.tensor(), S, x, bias)
+        U, V, W = (None if factor is None else factor.to(S.dtype) for factor in factors)
+        return bilinear(U, V, W, S, x, bias)
+    return dense(rule.tensor().to(S.dtype), S, x, bias)  # they differ where FSDP2 lowers what it shards
 
 
 def weight(rule: Rule, S: Tensor) -> Tensor:
     """H (k, d), differentiable in the rule and in S."""
-    return S[0] if rule.is_one else build(rule.tensor(), S)
+    return S[0] if rule.is_one else build(rule.tensor().to(S.dtype), S)
 
 
 def _prefers_bilinear(rule: Rule, rank: int, S: Tensor, x: Tensor) -> bool:

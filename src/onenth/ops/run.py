@@ -58,11 +58,8 @@ class _Eager(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        path, *tensors = inputs
-        keep = path.keep(ctx.needs_input_grad[1:])
-        ctx.path = path
-        ctx.set_materialize_grads(False)
-        ctx.save_for_backward(*tensors, *(extra if keep else None for extra in _tuple(output)[1:]))
+        ctx.path, *tensors = inputs
+        _save(ctx, ctx.path, tensors, output, ctx.needs_input_grad[1:])
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> Any:
@@ -88,7 +85,7 @@ def _custom_op(path: Path, signature: str) -> Callable[..., Any]:
     backward.register_fake(needed)
 
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        _Eager.setup_context(ctx, (path, *inputs), output)
+        _save(ctx, path, inputs, output, ctx.needs_input_grad)
 
     def run_backward(ctx: Any, *grads: Tensor | None) -> Any:
         needs = list(ctx.needs_input_grad)
@@ -97,6 +94,12 @@ def _custom_op(path: Path, signature: str) -> Callable[..., Any]:
 
     forward.register_autograd(run_backward, setup_context=setup_context)
     return forward
+
+
+def _save(ctx: Any, path: Path, inputs: Sequence[Any], output: Any, needs: Sequence[bool]) -> None:
+    keep = path.keep(needs)
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(*inputs, *(extra if keep else None for extra in _tuple(output)[1:]))
 
 
 def _tuple(output: Any) -> tuple[Tensor, ...]:
