@@ -9,7 +9,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, load_model, save_file
 from torch import nn
-from variants import KINDS, VARIANTS, given
+from variants import KINDS, VARIANTS, assert_same_state, given
 
 import onenth.state
 from onenth import PHMLinear, Rule, load, save
@@ -22,13 +22,6 @@ def model_with_shared_rule(**place):
     return nn.Sequential(
         PHMLinear(8, 12, rule=rule), PHMLinear(12, 16, n=4, rank=6, **place), PHMLinear(16, 8, rule=rule)
     )
-
-
-def assert_same_state(module, state):
-    now = module.state_dict()
-    assert now.keys() == state.keys()
-    for name, value in now.items():
-        assert torch.equal(value, state[name]), name
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 import torch
+from torch import nn
 
 from onenth import ComplexLinear, PHMLinear, QuaternionLinear, Rule
 
@@ -68,3 +69,10 @@ VARIANTS: dict[str, Callable[..., PHMLinear]] = {
 }
 
 KINDS = ["n=1", "n=4", "n=(3, 2)", "rank 8 of n=4", "diagonal", "quaternion", "components of rank 2"]
+
+
+def assert_same_state(module: nn.Module, state: dict[str, torch.Tensor]) -> None:
+    now = module.state_dict()
+    assert now.keys() == state.keys()
+    for name, value in now.items():
+        assert torch.equal(value, state[name]), name
