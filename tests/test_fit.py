@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from onenth import PHMLinear, Rule, algebra, nearest
+from onenth.fit import nearest_with
 from onenth.ops import reference
 
 
@@ -78,6 +79,14 @@ def test_a_rule_handed_in_stays_as_it_is() -> None:
     assert torch.equal(rule.A, before)
     own = reference.kronecker(before, torch.randn(4, 4, 4, dtype=torch.float64))
     assert nearest(own, rule=rule).error < 1e-12
+
+
+@pytest.mark.parametrize("options", [{"n": 4, "rank": 8}, {"n": 4, "rank": 4}], ids=str)
+def test_the_rule_whose_form_is_fitted_is_left_alone(options: dict) -> None:
+    rule = Rule.learned(**options, dtype=torch.float64)
+    before = rule.tensor().detach().clone()
+    nearest_with(rule, torch.randn(16, 16, dtype=torch.float64), None, keep=False)
+    assert torch.equal(rule.tensor(), before)
 
 
 def test_the_diagonal_rule_is_optimal() -> None:

@@ -155,7 +155,7 @@ def _rescale(values: dict[str, Tensor], fitted: FittedRule) -> tuple[dict[str, T
 
 
 def _rearrange(weight: Tensor, rule: Rule) -> tuple[Tensor, int, int]:
-    """M (n_out·n_in, o·c) in float64, row (p, q) is block (p, q) of the weight."""
+    """M (n_out·n_in, o·c) in float64 on the CPU; row (p, q) is block (p, q) of the weight."""
     if weight.dim() != 2 or not weight.is_floating_point():
         raise TypeError(f"a dense weight is a real matrix (k, d), got {weight.dtype} {tuple(weight.shape)}")
     k, d = weight.shape
@@ -166,5 +166,5 @@ def _rearrange(weight: Tensor, rule: Rule) -> tuple[Tensor, int, int]:
     if not weight.isfinite().all():
         raise ValueError("the weight has entries that are NaN or infinite")
     o, c = k // rule.n_out, d // rule.n_in
-    blocks = weight.detach().view(rule.n_out, o, rule.n_in, c).transpose(1, 2)
+    blocks = weight.detach().cpu().view(rule.n_out, o, rule.n_in, c).transpose(1, 2)
     return blocks.to(torch.float64).reshape(rule.n_out * rule.n_in, o * c), o, c

@@ -122,7 +122,8 @@ def _parts(leading: Tensor, weights: Tensor, rule: FactoredRule) -> Factors:
     lengths[: len(weights)] = weights
     lefts, values, rights = torch.linalg.svd(leading, full_matrices=False)  # (i, p, s) (i, s) (i, s, q)
     heaviest = (values * lengths[:, None]).flatten().argsort(descending=True, stable=True)[: rule.rank]
-    U, V, W = rule.U.to(leading), rule.V.to(leading), None if rule.W is None else rule.W.to(leading)
+    U, V = rule.U.to(leading, copy=True), rule.V.to(leading, copy=True)
+    W = None if rule.W is None else rule.W.to(leading, copy=True)
     i, part = heaviest // values.shape[1], heaviest % values.shape[1]
     count = len(heaviest)
     U[:, :count], V[:count] = lefts[i, :, part].mT, rights[i, part]

@@ -53,6 +53,8 @@ class Rule(nn.Module):
             raise ValueError(f'start={start!r} is unknown: write "orthogonal" or "identity"')
         if terms is not None:
             _at_least_one("terms", terms)
+            if terms > n_out * n_in:
+                raise ValueError(f"terms={terms} is more than the {n_out * n_in} that n={n} can tell apart")
         if rank is None:
             if (n_out, n_in) == (1, 1) and terms in (None, 1):
                 return Rule.fixed("real", device=device, dtype=dtype)

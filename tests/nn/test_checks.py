@@ -75,6 +75,7 @@ ARGUMENTS = {
     "terms 0": (lambda: layer(terms=0), ValueError, ["terms=0", "at least 1"]),
     "terms float": (lambda: layer(terms=4.0), TypeError, ["terms=4.0", "float"]),
     "terms above rank": (lambda: layer(rank=3, terms=4), ValueError, ["terms=4", "rank=3"]),
+    "terms above n*n": (lambda: PHMLinear(8, 12, n=2, terms=5), ValueError, ["terms=5", "the 4", "n=2"]),
     "terms and fixed": (lambda: layer(rule="quaternion", terms=3), ValueError, ["terms=3", "terms=4"]),
     "terms and diagonal": (lambda: layer(rule="diagonal", terms=3), ValueError, ["terms=3", "terms=4"]),
     "start": (lambda: Rule.learned(4, rank=8, start="zero"), ValueError, ["'zero'", "orthogonal"]),
