@@ -23,7 +23,6 @@ def with_rule(make_rule: Callable[..., Rule], d: int, k: int, **options: Any) ->
 VARIANTS: dict[str, Callable[..., PHMLinear]] = {
     "n=1": partial(PHMLinear, 6, 10, n=1),
     "n=1 without bias": partial(PHMLinear, 6, 10, False, n=1),
-    "n=1 of 3 terms": partial(PHMLinear, 6, 10, n=1, terms=3),
     "n=2": partial(PHMLinear, 6, 10, n=2),
     "n=3": partial(PHMLinear, 9, 6, n=3),
     "n=4": partial(PHMLinear, 12, 20, n=4),

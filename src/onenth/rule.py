@@ -56,7 +56,7 @@ class Rule(nn.Module):
             if terms > n_out * n_in:
                 raise ValueError(f"terms={terms} is more than the {n_out * n_in} that n={n} can tell apart")
         if rank is None:
-            if (n_out, n_in) == (1, 1) and terms in (None, 1):
+            if (n_out, n_in) == (1, 1):
                 return Rule.fixed("real", device=device, dtype=dtype)
             return LearnedRule(terms or min(n_out, n_in), n_out, n_in, device, dtype)
         _at_least_one("rank", rank)
