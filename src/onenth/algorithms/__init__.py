@@ -1,0 +1,33 @@
+"""Algorithms for the named algebras up to n = 16, stored with the package.
+
+`python -m onenth.algorithms.make` computes them again.
+"""
+
+import json
+from importlib.resources import files
+
+import torch
+
+from onenth import algebra
+from onenth.bilinear import Factors, certify
+from onenth.solver import Algorithm
+
+
+def known(name: str) -> list[Algorithm]:
+    """Stored algorithms for an algebra, fewest products first; none where nothing is stored.
+
+    Each is worth its products: it has less growth, or less error predicted in bf16, than those with fewer.
+
+    Example:
+        >>> [algorithm.certificate.rank for algorithm in known("quaternion")]
+        [8]
+    """
+    rule = algebra.get(name)
+    stored = files(__name__).joinpath("data", f"{rule.name}.json")
+    if not stored.is_file():
+        return []
+    found = [
+        Factors(*(torch.tensor(entry[letter], dtype=torch.float64) for letter in "UVW"))
+        for entry in json.loads(stored.read_text(encoding="utf-8"))
+    ]
+    return [Algorithm(factors, certify(rule.A, factors)) for factors in found]
