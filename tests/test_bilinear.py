@@ -12,7 +12,7 @@ from onenth import algebra
 from onenth.algorithms import clifford, closed, known
 from onenth.bilinear import Factors, certify, extra_error
 from onenth.ops.bilinear import formula as bilinear
-from onenth.ops.dense import formula as dense
+from onenth.ops.dense import dense
 from onenth.solver import decompose
 
 STORED = sorted(

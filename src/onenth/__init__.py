@@ -7,8 +7,11 @@ algebra          complex, quaternion, octonion, Clifford, … as structure tenso
 
 from onenth import algebra
 from onenth.describe import describe
+from onenth.explain import explain
 from onenth.fit import nearest
+from onenth.freeze import check_frozen, freeze, unfreeze
 from onenth.nn import ComplexLinear, PHMLinear, QuaternionLinear, param_groups
+from onenth.ops import using
 from onenth.rule import Rule
 from onenth.state import load, save
 
@@ -18,10 +21,15 @@ __all__ = [
     "QuaternionLinear",
     "Rule",
     "algebra",
+    "check_frozen",
     "describe",
+    "explain",
+    "freeze",
     "load",
     "nearest",
     "param_groups",
     "save",
+    "unfreeze",
+    "using",
 ]
 __version__ = "0.1.0.dev0"

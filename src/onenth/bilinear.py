@@ -61,7 +61,14 @@ class Certificate:
     growth: float
     largest: float  # entry of U, V and W
     fp32: float  # predicted error over that of the dense path, at least 1; segments of 128 columns or more
+    short: float  # the same for segments of a single column, where the dense path errs least
     bf16: float  # the same with parameters and input in bf16
+
+    def error(self, dtype: torch.dtype, columns: int) -> float:
+        """Predicted error over that of the dense path, for segments of so many columns."""
+        if dtype.itemsize < 4:
+            return self.bf16
+        return self.fp32 if columns >= 4 else self.short
 
     def __str__(self) -> str:
         return (
@@ -69,6 +76,13 @@ class Certificate:
             f"growth {self.growth:.2f}, entries up to {self.largest:.3g}; "
             f"error over dense {self.fp32:.2g}x in fp32, {self.bf16:.2g}x in bf16"
         )
+
+
+class Algorithm(NamedTuple):
+    """Factors with their certificate."""
+
+    factors: Factors
+    certificate: Certificate
 
 
 def certify(A: Tensor, factors: Factors) -> Certificate:
@@ -81,6 +95,7 @@ def certify(A: Tensor, factors: Factors) -> Certificate:
         growth=_energies(A, factors).sum().sqrt().item(),
         largest=max(M.abs().max().item() for M in factors if M is not None),
         fp32=extra_error(A, factors, torch.float32),
+        short=extra_error(A, factors, torch.float32, columns=1),
         bf16=extra_error(A, factors, torch.bfloat16),
     )
 

@@ -5,6 +5,7 @@ Every drawn rule is normalised: Σ_i A[i,p,q]² sums to n_in over q for each p, 
 Then H has the variance of its components, for every output and every input segment alike.
 """
 
+from functools import lru_cache
 from typing import Any, Literal
 
 import torch
@@ -12,7 +13,8 @@ from torch import Tensor, nn
 
 from onenth import algebra
 from onenth.algebra import Algebra
-from onenth.bilinear import Factors
+from onenth.algorithms import known
+from onenth.bilinear import Algorithm, Certificate, Factors
 
 Start = Literal["orthogonal", "identity"]
 
@@ -90,7 +92,7 @@ class Rule(nn.Module):
         if isinstance(rule, str):
             rule = algebra.get(rule)
         if isinstance(rule, Algebra):
-            return FixedRule(rule.A, rule.name, device, dtype)
+            return FixedRule(rule.A, rule.name, device, dtype, _algorithms(rule))
         return FixedRule(_checked(rule), "given", device, dtype)
 
     @staticmethod
@@ -137,8 +139,13 @@ class Rule(nn.Module):
         raise NotImplementedError
 
     def factors(self) -> Factors | None:
-        """(U, V, W) where the rule has them."""
+        """(U, V, W) where the rule is learned as them."""
         return None
+
+    def products(self) -> tuple[Factors, Certificate | None] | None:
+        """Factors to compute with: the rule's own, or those of an algorithm with its certificate."""
+        own = self.factors()
+        return None if own is None else (own, None)
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
@@ -246,17 +253,30 @@ class DiagonalRule(Rule):
 
 
 class FixedRule(Rule):
-    """A given once, kept in the state and never trained."""
+    """A given once, kept in the state and never trained; with algorithms where some are known.
+
+    It computes by the one with the fewest products that errs at most twice as much as the dense path in fp32.
+    """
 
     A: Tensor
 
-    def __init__(self, A: Tensor, name: str, device: Any, dtype: torch.dtype | None) -> None:
+    def __init__(
+        self,
+        A: Tensor,
+        name: str,
+        device: Any,
+        dtype: torch.dtype | None,
+        algorithms: tuple[Algorithm, ...] = (),
+    ) -> None:
         super().__init__(*A.shape)
-        self.name = name
+        self.name, self.algorithms = name, algorithms
         self._exact = A
+        self._algorithm = next((own for own in algorithms if own.certificate.fp32 <= 2), None)
         self._is_one = A.numel() == 1 and A.item() == 1
         dtype = dtype or torch.get_default_dtype()
         self.register_buffer("A", torch.empty(A.shape, device=device, dtype=dtype))
+        for letter, M in self._exact_factors().items():
+            self.register_buffer(letter, torch.empty(M.shape, device=device, dtype=dtype), persistent=False)
         self.reset_parameters()
 
     @property
@@ -266,10 +286,33 @@ class FixedRule(Rule):
     def tensor(self) -> Tensor:
         return self.A
 
+    def products(self) -> tuple[Factors, Certificate | None] | None:
+        if self._algorithm is None:
+            return None
+        return Factors(*(getattr(self, letter) for letter in "UVW")), self._algorithm.certificate
+
     @torch.no_grad()
     def reset_parameters(self) -> None:
         if not self.A.is_meta:
             self.A.copy_(self._exact)
+        self._restore()
+
+    def _apply(self, *args: Any, **kwargs: Any) -> Any:
+        super()._apply(*args, **kwargs)
+        self._restore()  # a precision that they went through leaves no trace in them
+        return self
+
+    @torch.no_grad()
+    def _restore(self) -> None:
+        for letter, M in self._exact_factors().items():
+            own = getattr(self, letter)
+            if not own.is_meta:
+                own.copy_(M)
+
+    def _exact_factors(self) -> dict[str, Tensor]:
+        if self._algorithm is None:
+            return {}
+        return dict(zip("UVW", self._algorithm.factors, strict=True))  # type: ignore[arg-type]
 
     def agrees_with(self, A: Tensor) -> bool:
         """Whether A is this rule, as far as 16-bit precisions can tell, which it may have gone through."""
@@ -286,6 +329,11 @@ def check_dtype(dtype: object) -> None:
     if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point or dtype.itemsize < 2:
         raise TypeError(f"dtype={dtype!r} cannot be learned: choose torch.float32 or another real "
                         "floating-point type of 16 bits or more")  # fmt: skip
+
+
+@lru_cache(maxsize=64)
+def _algorithms(rule: Algebra) -> tuple[Algorithm, ...]:
+    return tuple(known(rule))
 
 
 def _balance(squares: Tensor) -> tuple[Tensor, Tensor]:

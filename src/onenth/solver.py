@@ -3,22 +3,14 @@
 import math
 import time
 from collections.abc import Iterable
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from onenth.bilinear import Certificate, Factors, certify
+from onenth.bilinear import Algorithm, Factors, certify
 from onenth.levenberg import search
 
 MAX_N = 16  # the normal equations hold n⁶ doubles: 128 MiB at 16
-
-
-class Algorithm(NamedTuple):
-    """Factors with their certificate."""
-
-    factors: Factors
-    certificate: Certificate
 
 
 class NotReached(ValueError):

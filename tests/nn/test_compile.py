@@ -8,7 +8,8 @@ from torch import nn
 from torch._dynamo.testing import CompileCounter
 from variants import KINDS, VARIANTS
 
-from onenth import PHMLinear, Rule
+from onenth import PHMLinear, Rule, freeze, using
+from onenth.ops import cost, dispatch
 
 ROUNDING = {"rtol": 1e-12, "atol": 1e-12}  # of sums in float64
 FUSED = {"rtol": 1e-5, "atol": 1e-5}  # of sums in float32, ordered anew
@@ -77,8 +78,47 @@ class TestRecompilation:
         assert self.programs(VARIANTS[name](), [12, 13, 17, 24, 40, 64, 99, 128])[-1] <= 2
 
     def test_one_more_across_a_threshold(self):
-        layer = PHMLinear(32, 48, n=4, rank=10)  # products up to 10 rows, H beyond
-        assert self.programs(layer, [4, 5, 7, 9, 10, 11, 12, 40, 99, 6, 50]) == [1, *[2] * 4, *[3] * 6]
+        layer = PHMLinear(512, 512, n=4, rank=8)
+        work = dispatch.work(layer.rule, layer.S, layer.S.dtype)
+        [(least, _), *_] = cost.thresholds(work, 2.0)  # decode up to so many rows, then bilinear
+        assert 3 < least < 1000
+        sizes = [least - 1, least, least - 2, least + 1, least + 2, least + 50, 1000, least]
+        assert self.programs(layer, sizes) == [1, 2, 2, 3, 3, 3, 3, 3]
+
+
+@pytest.mark.parametrize("path", cost.PATHS)
+def test_a_forced_path_compiles(path):
+    layer = PHMLinear(64, 48, n=4, rank=6, dtype=torch.float64)
+    x = torch.randn(5, 64, dtype=torch.float64)
+    compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
+    for chosen in (path, "dense"):  # a change of mind is noticed
+        with using(chosen):
+            for own, wanted in zip(results(compiled, layer, x), results(layer, layer, x), strict=True):
+                torch.testing.assert_close(own, wanted, **ROUNDING)
+
+
+def test_a_compiled_program_recomputes_where_it_is_asked_to():
+    layer = PHMLinear(64, 48, n=4, rank=6, dtype=torch.float64)
+    x = torch.randn(50, 64, dtype=torch.float64)
+    targets = []
+
+    def backend(graph, inputs):
+        targets.extend(str(node.target) for node in graph.graph.nodes)
+        return graph.forward
+
+    with using("bilinear", recompute=True):
+        torch.compile(layer, backend=backend, fullgraph=True)(x)
+    assert any("lean" in target for target in targets)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_frozen_layer_compiles(name):
+    layer = VARIANTS[name](dtype=torch.float64).eval()
+    x = torch.randn(7, layer.in_features, dtype=torch.float64)
+    wanted = layer(x)
+    freeze(layer, rows=7)
+    compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
+    torch.testing.assert_close(compiled(x), wanted, **ROUNDING)
 
 
 def model_with_shared_rule(dtype=torch.float64):

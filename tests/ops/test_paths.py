@@ -7,11 +7,12 @@ from torch import Tensor
 from torch._dynamo.backends.common import aot_autograd
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from onenth import PHMLinear, Rule
+import onenth.ops.bilinear
+from onenth import PHMLinear, using
 from onenth.ops import product, reference
-from onenth.ops.bilinear import bilinear
+from onenth.ops.bilinear import bilinear, lean
+from onenth.ops.decode import decode
 from onenth.ops.dense import dense
-from onenth.ops.dispatch import _prefers_bilinear
 
 FACTORED = [
     {"n": 4, "rank": 8},
@@ -19,6 +20,7 @@ FACTORED = [
     {"n": 4, "rank": 6, "terms": 2},
     {"n": 4, "rule": "diagonal"},
 ]
+UNFACTORED = [{"n": 4}, {"n": (2, 4), "terms": 3}, {"rule": "quaternion"}]
 VARIANTS = [
     {"n": 8},
     {"rule": "octonion"},
@@ -41,19 +43,25 @@ class Largest(TorchDispatchMode):
         return result
 
 
-@pytest.mark.parametrize("options", FACTORED, ids=str)
-def test_paths_agree(options: dict) -> None:
+@pytest.mark.parametrize("rows", [(), (1,), (3,), (3, 7), (0,)], ids=str)
+@pytest.mark.parametrize("options", [*FACTORED, *UNFACTORED], ids=str)
+def test_paths_agree(options: dict, rows: tuple[int, ...], monkeypatch) -> None:
+    monkeypatch.setattr(onenth.ops.bilinear, "_step", lambda rank, S: 5)  # more than one chunk
     layer = PHMLinear(12, 20, dtype=torch.float64, **options)
-    x = torch.randn(3, 7, 12, dtype=torch.float64, requires_grad=True)
+    x = torch.randn(*rows, 12, dtype=torch.float64, requires_grad=True)
     inputs = [x, *layer.parameters()]
-    direction = torch.randn(3, 7, 20, dtype=torch.float64)
-    by_products = bilinear(*layer.rule.factors(), layer.S, x, layer.bias)
-    by_weight = dense(layer.rule.tensor(), layer.S, x, layer.bias)
-    torch.testing.assert_close(by_products, by_weight)
-    torch.testing.assert_close(by_products, reference.product(layer.rule.tensor(), layer.S, x) + layer.bias)
-    torch.testing.assert_close(
-        torch.autograd.grad(by_products, inputs, direction), torch.autograd.grad(by_weight, inputs, direction)
-    )
+    direction = torch.randn(*rows, 20, dtype=torch.float64)
+    A = layer.rule.tensor()
+    wanted = reference.product(A, layer.S, x) + layer.bias
+    gradients = torch.autograd.grad(wanted, inputs, direction, retain_graph=True)
+    found = {"dense": dense(A, layer.S, x, layer.bias), "decode": decode(A, layer.S, x, layer.bias)}
+    if (products := layer.rule.products()) is not None:
+        found["bilinear"] = bilinear(*products[0], layer.S, x, layer.bias)
+        found["lean"] = lean(*products[0], layer.S, x, layer.bias)
+    for name, y in found.items():
+        torch.testing.assert_close(y, wanted, msg=name)
+        found_gradients = torch.autograd.grad(y, inputs, direction, retain_graph=True)  # they share A
+        torch.testing.assert_close(found_gradients, gradients)
 
 
 @pytest.mark.parametrize("options", VARIANTS, ids=str)
@@ -107,9 +115,12 @@ def test_products_are_kept_only_where_the_rule_learns() -> None:
             layer(torch.randn(64, 128, requires_grad=True))
         return sum(sizes)
 
-    learning = kept()
-    layer.rule.requires_grad_(False)
-    assert learning - kept() == 8 * 64 * 32  # R products of rows × outputs of a segment
+    with using("bilinear"):
+        learning = kept()
+        with using(recompute=True):
+            recomputing = kept()
+        layer.rule.requires_grad_(False)
+        assert learning - recomputing == learning - kept() == 8 * 64 * 32  # products of rows and outputs
 
 
 @pytest.mark.parametrize("needed", ["x", "A", "S", "bias"])
@@ -119,25 +130,6 @@ def test_only_needed_gradients_are_computed(needed: str) -> None:
     tensors[needed].requires_grad_()
     product(layer.rule, layer.S, tensors["x"], layer.bias).sum().backward()
     assert [name for name, tensor in tensors.items() if tensor.grad is not None] == [needed]
-
-
-def test_the_cheaper_path_is_taken() -> None:
-    def prefers(rank: int, rows: int) -> bool:
-        rule = Rule.learned(4, rank=rank)
-        return _prefers_bilinear(rule, rank, torch.empty(rule.terms, 64, 64), torch.empty(rows, 256))
-
-    assert prefers(rank=8, rows=1024)
-    assert prefers(rank=4, rows=1024)
-    assert not prefers(rank=16, rows=1024)
-
-
-@pytest.mark.parametrize(("rank", "preferred"), [(8, True), (4, True), (16, False)])
-def test_an_exported_program_takes_one_path_for_any_number_of_rows(monkeypatch, rank: int, preferred: bool):
-    monkeypatch.setattr(torch.compiler, "is_exporting", lambda: True)
-    rule = Rule.learned(4, rank=rank)
-    for rows in (1, 10_000):
-        S, x = torch.empty(rule.terms, 64, 64), torch.empty(rows, 256)
-        assert _prefers_bilinear(rule, rank, S, x) == preferred
 
 
 @pytest.mark.parametrize("options", [{"n": 4, "rank": 8}, {"n": 4, "rule": "diagonal"}], ids=str)
@@ -156,14 +148,20 @@ def test_operators_are_well_formed(options: dict, bias: bool) -> None:
     layer = PHMLinear(8, 12, bias=bias, dtype=torch.float64, **options)
     A, S = (value.detach().requires_grad_() for value in (layer.rule.tensor(), layer.S))
     x = torch.randn(5, 8, dtype=torch.float64, requires_grad=True)
-    torch.library.opcheck(dense.op, (A, S, x, layer.bias))
     dy = torch.randn(5, 12, dtype=torch.float64)
-    backward = torch.ops.onenth.dense_backward.default
-    saved = [None if value is None else value.detach() for value in (A, S, x, layer.bias)]
-    torch.library.opcheck(backward, ([dy], saved, [True, True, True, bias]))
+    for path in (dense, decode):
+        torch.library.opcheck(path.op, (A, S, x, layer.bias))
+        assert_backward_is_well_formed(path.name, [dy], [A, S, x, layer.bias])
     factors = layer.rule.factors()
     if factors is not None:
+        torch.library.opcheck(lean.op, (*factors, S, x, layer.bias))
         torch.library.opcheck(bilinear.op, (*factors, S, x, layer.bias))
-        backward = torch.ops.onenth.bilinear_backward.default
-        saved = [None if value is None else value.detach() for value in (*factors, S, x, layer.bias, None)]
-        torch.library.opcheck(backward, ([dy, None], saved, [value is not None for value in saved[:-1]]))
+        _, products = bilinear.op(*factors, S, x, layer.bias)
+        assert_backward_is_well_formed("lean", [dy], [*factors, S, x, layer.bias])
+        assert_backward_is_well_formed("bilinear", [dy, None], [*factors, S, x, layer.bias], [products])
+
+
+def assert_backward_is_well_formed(name: str, grads: list, inputs: list, kept: list = ()) -> None:
+    backward = getattr(torch.ops.onenth, f"{name}_backward").default
+    saved = [None if value is None else value.detach() for value in (*inputs, *kept)]
+    torch.library.opcheck(backward, (grads, saved, [value is not None for value in inputs]))

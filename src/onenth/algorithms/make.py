@@ -15,8 +15,8 @@ import torch
 from onenth import algebra
 from onenth.algorithms import closed
 from onenth.algorithms.clifford import clifford
-from onenth.bilinear import Factors, certify
-from onenth.solver import Algorithm, decompose
+from onenth.bilinear import Algorithm, Factors, certify
+from onenth.solver import decompose
 
 DATA = Path(__file__).parent / "data"
 Recipe = Callable[[], Factors]

@@ -11,6 +11,7 @@ from onenth import fit, ops
 from onenth.algebra import Algebra
 from onenth.nn import init
 from onenth.nn.checks import check_arguments, check_component_rank, check_input, placed, segment_sizes
+from onenth.nn.frozen import Frozen
 from onenth.nn.state import check_state
 from onenth.nn.weight import DerivedWeight
 from onenth.precision import autocast_off
@@ -51,6 +52,7 @@ class PHMLinear(nn.Module):
     s: nn.Parameter
     t: nn.Parameter
     bias: nn.Parameter | None
+    _frozen: Frozen | None = None
 
     def __init__(
         self,
@@ -86,7 +88,9 @@ class PHMLinear(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """y (…, out_features) of x (…, in_features)."""
         check_input(self, x)
-        return ops.product(self.rule, self.components(), x, self.bias)
+        held = None if self._frozen is None else self._frozen.current(self, x)
+        S = self.components() if held is None else held.S
+        return ops.product(self.rule, S, x, self.bias, held)
 
     def components(self) -> Tensor:
         """S (terms, k/n, d/n)."""
@@ -112,6 +116,24 @@ class PHMLinear(nn.Module):
     @weight.deleter
     def weight(self) -> None:
         raise TypeError(".weight is computed from the rule and the components and cannot be removed")
+
+    def train(self, mode: bool = True) -> Self:
+        """As in any module; training undoes `onenth.freeze`."""
+        if mode:
+            self.thaw()
+        return super().train(mode)
+
+    def thaw(self) -> None:
+        """Forgets what `onenth.freeze` keeps; what learned before learns again."""
+        if self._frozen is not None:
+            for name in self._frozen.learned:
+                self.get_parameter(name).requires_grad_(True)
+            self._frozen = None
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        if self._frozen is not None:  # a copy, with parameters of its own
+            self._frozen.mark(self)
 
     def reset_parameters(self) -> None:
         """Draws everything anew, a rule only where this layer made it: a rule handed in is its owner's."""

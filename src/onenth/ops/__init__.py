@@ -4,7 +4,7 @@
 transformed, and `dispatch` picks the path.
 """
 
-from onenth.ops.dispatch import product, weight
+from onenth.ops.dispatch import product, using, weight
 from onenth.ops.run import transformed
 
-__all__ = ["product", "transformed", "weight"]
+__all__ = ["product", "transformed", "using", "weight"]

@@ -2,95 +2,223 @@
 
     x̃_r = Σ_q V[r,q] x_q     S̃_r = Σ_i W[r,i] S_i     ỹ_r = S̃_r x̃_r     y_p = Σ_r U[p,r] ỹ_r
 
-Forward and backward save x, S and the factors, and ỹ where U learns: its gradient is Σ dy_p ỹ_r.
+Forward and backward save x, S and the factors. `bilinear` saves ỹ too, for a U that learns: its gradient is
+Σ dy_p ỹ_r. `lean` does without, and makes ỹ again where U learns.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from onenth.ops.run import Path
+from onenth.ops.run import Kernel, Path
 from onenth.precision import autocast_off
+
+CHUNK = 2**20  # elements of x̃ and ỹ at a time: 4 MiB stay in a cache
+FEW = 4  # rows up to which a product reads the components faster from the left
 
 
 def formula(
     U: Tensor, V: Tensor | None, W: Tensor | None, S: Tensor, x: Tensor, bias: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    left = _mix(V, _segments(x, S.shape[2]))  # x̃ (r, t, c)
-    products = left @ _mix(W, S).to(x.dtype).mT  # ỹ (r, t, o)
-    if bias is not None:  # within the sum, so that it rounds once
-        bias = bias.view(-1, 1, S.shape[1])
-    return _joined(_mix(U, products, bias), x), products
+    left = _mix(V, _segments(x, S.shape[2]))  # x̃ (t, r, c)
+    products = left.transpose(0, 1) @ components(W, S).to(x.dtype).mT  # ỹ (r, t, o)
+    y = _mix(U, products.transpose(0, 1), offset=bias)
+    return y.reshape(*x.shape[:-1], U.shape[0] * S.shape[1]), products
 
 
 def gradient(grads: Sequence[Any], saved: Sequence[Any], needs: Sequence[bool]) -> Sequence[Tensor | None]:
-    dy, dproducts = grads  # the products have a gradient of their own only where a backward is differentiated
-    U, V, W, S, x, _, products = saved
+    dy, dproducts = (*grads, None)[:2]  # ỹ has a gradient only where a backward is differentiated
+    U, V, W, S, x, _, *kept = saved
     dU = dV = dW = dS = dx = dbias = None
-    segments = _segments(x, S.shape[2])  # (q, t, c)
-    left, right = _mix(V, segments), _mix(W, S).to(x.dtype)  # x̃ (r, t, c), S̃ (r, o, c)
+    segments = _segments(x, S.shape[2])  # (t, q, c)
+    left, right = _mix(V, segments), components(W, S).to(x.dtype)  # x̃ (t, r, c), S̃ (r, o, c)
 
     if dy is not None:
-        dsegments = _segments(dy, S.shape[1])  # (p, t, o)
-        through = _mix(U.mT, dsegments)
+        dsegments = _segments(dy, S.shape[1])  # (t, p, o)
+        through = _mix(U.mT, dsegments).transpose(0, 1)
         dproducts = through if dproducts is None else dproducts + through  # (r, t, o)
         if needs[0]:
-            dU = _pair(dsegments, left @ right.mT if products is None else products).to(U.dtype)
+            products = kept[0] if kept else left.transpose(0, 1) @ right.mT
+            dU = _pair(dsegments, products.transpose(0, 1)).to(U.dtype)
         if needs[5]:
             dbias = dy.reshape(-1, dy.shape[-1]).sum(0)
     if needs[2] or needs[3]:
-        dright = (dproducts.mT @ left).to(S.dtype)  # (r, o, c)
-        dW = _pair(dright, S) if needs[2] else None
-        dS = _mix(None if W is None else W.mT, dright) if needs[3] else None
+        dright = (dproducts.mT @ left.transpose(0, 1)).to(S.dtype)  # (r, o, c)
+        dW, dS = _through_components(dright, W, S, needs[2:4])
     if needs[1] or needs[4]:
-        dleft = dproducts @ right  # (r, t, c)
-        dV = _pair(dleft, segments).to(U.dtype) if needs[1] else None
-        dx = _joined(_mix(None if V is None else V.mT, dleft), x) if needs[4] else None
+        dleft = (dproducts @ right).transpose(0, 1)  # (t, r, c)
+        dV = _pair(dleft, segments).to(V.dtype) if V is not None and needs[1] else None
+        dx = _mix(None if V is None else V.mT, dleft).reshape(x.shape) if needs[4] else None
     return dU, dV, dW, dS, dx, dbias
 
 
+def components(W: Tensor | None, S: Tensor) -> Tensor:
+    """S̃ (r, o, c), summed in the precision of the parameters."""
+    if W is None:
+        return S
+    with autocast_off(S):
+        return (W @ S.flatten(1)).view(-1, *S.shape[1:])
+
+
+def _formula_in_place(keep: bool) -> Any:
+    def formula(
+        U: Tensor, V: Tensor | None, W: Tensor | None, S: Tensor, x: Tensor, bias: Tensor | None
+    ) -> Any:
+        segments, right = _segments(x, S.shape[2]), components(W, S).to(x.dtype)
+        rows, rank, o = len(segments), U.shape[1], S.shape[1]
+        y = x.new_empty(rows, len(U), o)
+        step = _step(rank, S)
+        products = x.new_empty(rank, rows if keep else min(step, rows), o)
+        mixed = x.new_empty(min(step, rows), rank, S.shape[2])
+        for chunk in _chunks(rows, step):
+            part = segments[chunk]
+            left = _mix(V, part, mixed[: len(part)])
+            own = _products(left, right, products[:, chunk if keep else slice(len(part))])
+            _mix(U, own.transpose(0, 1), y[chunk], bias)
+        y = y.view(*x.shape[:-1], len(U) * o)
+        return (y, products) if keep else y
+
+    return formula
+
+
+def _gradient_in_place(
+    grads: Sequence[Any], saved: Sequence[Any], needs: Sequence[bool]
+) -> Sequence[Tensor | None]:
+    dy, dproducts_of_grad = (*grads, None)[:2]
+    if dy is None or dproducts_of_grad is not None:
+        return gradient(grads, saved, needs)
+    U, V, W, S, x, _, *kept = saved
+    segments, dsegments = _segments(x, S.shape[2]), _segments(dy, S.shape[1])  # (t, q, c), (t, p, o)
+    right = components(W, S).to(x.dtype)  # S̃ (r, o, c)
+    dU, dV = _zeros(U), _zeros(V) if V is not None and needs[1] else None
+    dright = _zeros(right)
+    dx = torch.empty_like(segments) if needs[4] else None
+    rank, (_, o, c) = U.shape[1], S.shape
+    step = _step(rank, S)
+    of_o, of_c = (x.new_empty(min(step, len(segments)), rank, length) for length in (o, c))
+    for chunk in _chunks(len(segments), step):
+        x_t, dy_t = segments[chunk], dsegments[chunk]
+        if needs[0]:
+            products = kept[0][:, chunk] if kept else _products(_mix(V, x_t, of_c[: len(x_t)]), right)
+            dU += _pair(dy_t, products.transpose(0, 1))
+        dproducts = _mix(U.mT, dy_t, of_o[: len(x_t)]).transpose(0, 1)  # (r, t, o)
+        if needs[2] or needs[3]:
+            left = _mix(V, x_t, of_c[: len(x_t)])
+            _add(dright, dproducts.mT, left.transpose(0, 1))
+        if needs[1] or needs[4]:
+            dleft = of_c.view(rank, -1, c)[:, : len(x_t)]
+            dleft = torch.bmm(dproducts, right, out=dleft).transpose(0, 1)  # (t, r, c)
+            if dV is not None:
+                dV += _pair(dleft, x_t)
+            if dx is not None and V is not None:
+                _mix(V.mT, dleft, dx[chunk])
+            elif dx is not None:
+                dx[chunk] = dleft
+    dW, dS = _through_components(dright.to(S.dtype), W, S, needs[2:4])
+    return (
+        dU.to(U.dtype) if needs[0] else None,
+        None if dV is None else dV.to(U.dtype),
+        dW,
+        dS,
+        None if dx is None else dx.view(x.shape),
+        dy.reshape(-1, dy.shape[-1]).sum(0) if needs[5] else None,
+    )
+
+
 def _segments(rows: Tensor, length: int) -> Tensor:
-    """(…, q·c) -> (q, t, c)."""
+    """(…, q·c) -> (t, q, c)."""
     rows = rows.reshape(-1, rows.shape[-1])
-    return rows.view(rows.shape[0], rows.shape[1] // length, length).transpose(0, 1)
+    return rows.view(rows.shape[0], rows.shape[1] // length, length)
 
 
-def _joined(segments: Tensor, like: Tensor) -> Tensor:
-    """(q, t, c) -> (…, q·c) with the leading dimensions of `like`."""
-    q, _, c = segments.shape
-    return segments.transpose(0, 1).reshape(*like.shape[:-1], q * c)
+def _step(rank: int, S: Tensor) -> int:
+    """So many rows that what is mixed of them stays in a cache."""
+    return max(64, CHUNK // (rank * max(S.shape[1:])))
 
 
-def _mix(M: Tensor | None, parts: Tensor, offset: Tensor | None = None) -> Tensor:
-    """Σ_b M[a,b] parts[b] + offset[a], in the wider precision of the two, rounded once to that of the parts.
+def _chunks(rows: int, step: int) -> Iterator[slice]:
+    return (slice(start, start + step) for start in range(0, rows, step))
 
-    M = None is the identity.
+
+def _mix(M: Tensor | None, parts: Tensor, out: Tensor | None = None, offset: Tensor | None = None) -> Tensor:
+    """Σ_b M[a,b] parts[t,b] + offset[a], in the wider precision of both, rounded once to that of the parts.
+
+    In `out` where it is given; M = None is the identity, and gives the parts themselves.
     """
     if M is None:
         return parts
-    shape = (M.shape[0], *parts.shape[1:])
+    t, _, length = parts.shape
     wide = torch.promote_types(M.dtype, parts.dtype)
-    flat = parts.to(wide).reshape(parts.shape[0], -1)
+    into = out if parts.dtype == wide else None
     with autocast_off(parts):
+        factors = M.to(wide).contiguous().expand(t, *M.shape), parts.to(wide)
         if offset is None:
-            mixed = M.to(wide) @ flat
+            mixed = _to(into, torch.bmm, *factors)
         else:
-            mixed = torch.addmm(offset.to(wide).expand(shape).reshape(M.shape[0], -1), M.to(wide), flat)
-    return mixed.to(parts.dtype).view(shape)
+            mixed = _to(into, torch.baddbmm, offset.to(wide).view(1, -1, length), *factors)
+    if out is None:
+        return mixed.to(parts.dtype)
+    return out if mixed is out else out.copy_(mixed)
+
+
+def _products(left: Tensor, right: Tensor, out: Tensor | None = None) -> Tensor:
+    """ỹ_r = S̃_r x̃_r (r, t, o) of left (t, r, c) and right (r, o, c)."""
+    if len(left) > FEW:
+        return _to(out, torch.bmm, left.transpose(0, 1), right.mT)
+    products = torch.bmm(right, left.permute(1, 2, 0)).mT
+    return products if out is None else out.copy_(products)
+
+
+def _zeros(like: Tensor) -> Tensor:
+    """To sum into, over chunks."""
+    return torch.zeros_like(like, dtype=torch.promote_types(like.dtype, torch.float32))
+
+
+def _add(total: Tensor, one: Tensor, other: Tensor) -> None:
+    """total += one · other, of the same precision or a lower one."""
+    if total.dtype == one.dtype:
+        torch.baddbmm(total, one, other, out=total)
+    else:
+        total += torch.bmm(one, other)
+
+
+def _to(out: Tensor | None, operation: Callable[..., Tensor], *inputs: Tensor) -> Tensor:
+    """The operation's result, in `out` where there is one; a derivative can only pass where there is none."""
+    return operation(*inputs) if out is None else operation(*inputs, out=out)
 
 
 def _pair(one: Tensor, other: Tensor) -> Tensor:
-    """⟨one_a, other_b⟩ for all a, b."""
+    """Σ_t ⟨one[t,a], other[t,b]⟩ for all a, b, summed over t in fp32 or wider."""
     with autocast_off(one):
-        return one.reshape(one.shape[0], -1) @ other.reshape(other.shape[0], -1).mT
+        return torch.bmm(one, other.mT).sum(0, dtype=torch.promote_types(one.dtype, torch.float32))
 
 
+def _through_components(
+    dright: Tensor, W: Tensor | None, S: Tensor, needs: Sequence[bool]
+) -> tuple[Tensor | None, Tensor | None]:
+    """dW[r,i] = ⟨dS̃_r, S_i⟩ and dS_i = Σ_r W[r,i] dS̃_r."""
+    if W is None:
+        return None, dright if needs[1] else None
+    flat = dright.flatten(1)
+    with autocast_off(S):
+        dW = flat @ S.flatten(1).mT if needs[0] else None
+        return dW, (W.mT @ flat).view_as(S) if needs[1] else None
+
+
+_SIGNATURE = "(Tensor U, Tensor? V, Tensor? W, Tensor S, Tensor x, Tensor? bias) -> "
 bilinear = Path(
     "bilinear",
-    "(Tensor U, Tensor? V, Tensor? W, Tensor S, Tensor x, Tensor? bias) -> (Tensor, Tensor)",
+    _SIGNATURE + "(Tensor, Tensor)",
     formula,
     gradient,
-    keep=lambda needs: needs[0],
+    kernels={"cpu": Kernel(_formula_in_place(keep=True), _gradient_in_place)},
+)
+lean = Path(
+    "lean",
+    _SIGNATURE + "Tensor",
+    lambda *inputs: formula(*inputs)[0],
+    gradient,
+    kernels={"cpu": Kernel(_formula_in_place(keep=False), _gradient_in_place)},
 )
