@@ -1,21 +1,24 @@
-"""One layer side by side with `nn.Linear` and with the formula that other implementations use.
+"""Layers side by side with `nn.Linear` and with the formula that other implementations use.
 
 Every contestant is compared with its definition in float64 before it is timed. The rounds are interleaved:
 each times every contestant once, so that a busy moment touches all of them alike. Ratios are medians over the
-rounds of the time divided by that of `nn.Linear` in the same round.
+rounds of the time divided by that of `nn.Linear` in the same round, with the quartiles.
 
-    python benchmarks/linear.py --size 2048 --rows 1024 --threads 2 --rounds 15 --out results/name.json
+    python benchmarks/linear.py --out results/linear-cpu.json
 """
 
 import argparse
-import json
-import platform
+import contextlib
+import copy
+import itertools
+import os
 import statistics
-import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import record
 import torch
 import torch.nn.functional as F
 from rich.console import Console
@@ -23,22 +26,17 @@ from rich.table import Table
 from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 
-import onenth
-from onenth import PHMLinear
+from onenth import PHMLinear, freeze
 from onenth.ops import reference
 
-CONTESTANTS: dict[str, dict[str, object]] = {
-    "n=2": {"n": 2},
-    "n=4": {"n": 4},
-    "n=8": {"n": 8},
-    "n=16": {"n": 16},
-    "quaternion": {"rule": "quaternion"},
-    "rank 8 of n=4": {"n": 4, "rank": 8},
-    "rank 16 of n=8": {"n": 8, "rank": 16},
-    "rank 32 of n=16": {"n": 16, "rank": 32},
-    "rank 4 of n=4": {"n": 4, "rank": 4},
-    "rank 8 of n=8": {"n": 8, "rank": 8},
+FULL: dict[str, dict[str, Any]] = {f"n={n}": {"n": n} for n in (2, 4, 8, 16)}
+LOW: dict[str, dict[str, Any]] = {
+    f"rank {rank} of n={n}": {"n": n, "rank": rank} for n, rank in ((4, 8), (8, 16), (16, 32), (4, 4), (8, 8))
 }
+FIXED: dict[str, dict[str, Any]] = {"quaternion": {"rule": "quaternion"}}
+USUAL = ", usual formula"
+
+Action = Callable[[], object]
 
 
 class Usual(PHMLinear):
@@ -50,114 +48,171 @@ class Usual(PHMLinear):
         return F.linear(x, H, self.bias)
 
 
-class Work:
-    """What is timed: a whole training step, and a forward without gradients."""
+def step(layer: nn.Module, x: Tensor, dy: Tensor) -> Action:
+    """A whole training step."""
+    optimizer = torch.optim.AdamW(layer.parameters(), lr=1e-6, fused=True)
+    x = x.clone().requires_grad_()
 
-    def __init__(self, layer: nn.Module, x: Tensor, dy: Tensor) -> None:
-        self.layer, self.x, self.dy = layer, x, dy
-        self.optimizer = torch.optim.AdamW(layer.parameters(), lr=1e-6, fused=True)
+    def run() -> None:
+        x.grad = None
+        optimizer.zero_grad()
+        layer(x).backward(dy)
+        optimizer.step()
 
-    def step(self) -> None:
-        self.x.grad = None
-        self.optimizer.zero_grad()
-        self.layer(self.x).backward(self.dy)
-        self.optimizer.step()
+    return run
 
-    @torch.no_grad()
-    def forward(self) -> None:
-        self.layer(self.x)
+
+def forward(layers: nn.Module | list[nn.Module], x: Tensor) -> Action:
+    """A call without gradients, of each of the layers in turn."""
+    turns = itertools.cycle(layers if isinstance(layers, list) else [layers])
+
+    def run() -> None:
+        with torch.no_grad():
+            next(turns)(x)
+
+    return run
 
 
 def check(layer: nn.Module, x: Tensor) -> None:
     """Raises where a layer is not what its parameters define, so that it cannot be timed."""
     if not isinstance(layer, PHMLinear):
         return
-    exact = reference.product(layer.rule.tensor().double(), layer.components().double(), x.double())
-    error = (layer(x) - exact - layer.bias).norm() / exact.norm()
+    with torch.no_grad():
+        exact = reference.product(layer.rule.tensor().double(), layer.components().double(), x.double())
+        error = (layer(x) - exact - layer.bias).norm() / exact.norm()
     if not error < 1e-5:
         raise SystemExit(f"{layer} is wrong by {error:.1e}: not timed")
 
 
-def peak(action: Callable[[], None]) -> int:
+def contest(actions: dict[str, Action], rounds: int) -> list[dict[str, Any]]:
+    """Milliseconds and the ratio to the first action, interleaved."""
+    times: dict[str, list[float]] = {name: [] for name in actions}
+    for turn in range(rounds + 1):
+        for name, action in actions.items():
+            began = time.perf_counter()
+            action()
+            if turn:  # the first warms up
+                times[name].append(time.perf_counter() - began)
+    base = times[next(iter(actions))]
+    found = []
+    for name, own in times.items():
+        ratios = sorted(a / b for a, b in zip(own, base, strict=True))
+        quarter = len(ratios) // 4
+        found.append({
+            "name": name, "ms": round(1e3 * statistics.median(own), 4),
+            "ratio": round(statistics.median(ratios), 4),
+            "quartiles": [round(ratios[quarter], 4), round(ratios[-1 - quarter], 4)],
+        })  # fmt: skip
+    return found
+
+
+def peak(action: Action) -> int:
     """The most bytes that are allocated at once, beyond what there was before."""
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as record:
+    action()
+    with _quiet(), profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
         action()
     now = most = 0
-    for event in record.profiler.kineto_results.events():
+    for event in seen.profiler.kineto_results.events():
         if event.name() == "[memory]":
             now += event.nbytes()
             most = max(most, now)
     return most
 
 
-def measure(size: int, rows: int, rounds: int) -> list[dict[str, object]]:
-    torch.manual_seed(0)
-    x, dy = torch.randn(rows, size, requires_grad=True), torch.randn(rows, size)
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """The profiler writes to the terminal past Python."""
+    kept, nothing = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nothing)
+
+
+def training(size: int, rows: int, rounds: int) -> list[dict[str, Any]]:
+    """A step with AdamW, a forward, and the memory of a step."""
+    x, dy = torch.randn(rows, size), torch.randn(rows, size)
     layers: dict[str, nn.Module] = {"nn.Linear": nn.Linear(size, size)}
-    for name, options in CONTESTANTS.items():
+    for name, options in {**FULL, **FIXED, **LOW}.items():
         layers[name] = PHMLinear(size, size, **options)
-        if "rank" not in options:
-            layers[f"{name}, usual formula"] = Usual(size, size, **options)
-    works = {}
-    for name, layer in layers.items():
+        if name not in LOW:
+            layers[name + USUAL] = Usual(size, size, **options)
+    for layer in layers.values():
         check(layer, x)
-        works[name] = Work(layer, x, dy)
-    times: dict[tuple[str, str], list[float]] = {}
-    for turn in range(rounds + 1):
-        for name, work in works.items():
-            for kind in ("step", "forward"):
-                began = time.perf_counter()
-                getattr(work, kind)()
-                if turn:  # the first warms up
-                    times.setdefault((name, kind), []).append(time.perf_counter() - began)
-    rows_found = []
-    for name, work in works.items():
-        found: dict[str, object] = {
-            "name": name,
-            "parameters": sum(p.numel() for p in layers[name].parameters()),
-        }
-        for kind in ("step", "forward"):
-            own, base = times[name, kind], times["nn.Linear", kind]
-            ratios = sorted(a / b for a, b in zip(own, base, strict=True))
-            found[kind] = {
-                "ms": 1e3 * statistics.median(own),
-                "ratio": statistics.median(ratios),
-                "quartiles": [ratios[len(ratios) // 4], ratios[-1 - len(ratios) // 4]],
-            }
-        found["peak_bytes"] = peak(work.step)
-        rows_found.append(found)
-    return rows_found
+    steps = {name: step(layer, x, dy) for name, layer in layers.items()}
+    found = {row["name"]: {"name": row["name"], "step": row} for row in contest(steps, rounds)}
+    for row in contest({name: forward(layer, x) for name, layer in layers.items()}, rounds):
+        found[row["name"]]["forward"] = row
+    for name, action in steps.items():
+        found[name]["peak_MiB"] = round(peak(action) / 2**20, 1)
+        found[name]["parameters"] = sum(p.numel() for p in layers[name].parameters())
+    return list(found.values())
 
 
-def show(found: list[dict[str, object]], title: str) -> None:
-    table = Table("layer", "parameters", "step, ratio", "forward, ratio", "peak, MiB", title=title)
-    for row in found:
-        cells = [f"{row[kind]['ratio']:.3f} ({row[kind]['quartiles'][0]:.3f}–{row[kind]['quartiles'][1]:.3f})"
-                 for kind in ("step", "forward")]  # fmt: skip
-        table.add_row(row["name"], f"{row['parameters']:,}", *cells, f"{row['peak_bytes'] / 2**20:.0f}")
-    Console(width=120).print(table)
+def inference(size: int, rows: int, rounds: int, copies: int = 1) -> list[dict[str, Any]]:
+    """A call of a frozen layer; with copies, each call takes another one, so that no cache holds it."""
+    x = torch.randn(rows, size)
+    actions = {"nn.Linear": forward([nn.Linear(size, size) for _ in range(copies)], x)}
+    notes = {}
+    for name, options in {**FULL, **FIXED, **LOW}.items():
+        first = PHMLinear(size, size, **options).eval()
+        report = freeze(first, rows=rows)
+        check(first, x)
+        weights = max(first.S.nbytes, report.layers[0].nbytes)
+        count = 1 if copies == 1 else copies * max(1, 4 * size * size // weights)
+        actions[name] = forward([first, *(copy.deepcopy(first) for _ in range(count - 1))], x)
+        notes[name] = report.layers[0]
+    found = contest(actions, rounds)
+    for row in found[1:]:
+        note = notes[row["name"]]
+        row["path"] = note.paths[rows]
+        row["products"] = note.certificate.rank if note.certificate else None
+    return found
+
+
+def _cell(row: dict[str, Any]) -> str:
+    return f"{row['ratio']:.3f} ({row['quartiles'][0]:.3f}–{row['quartiles'][1]:.3f})"
+
+
+def show(title: str, found: list[dict[str, Any]]) -> None:
+    if "step" in found[0]:
+        table = Table("layer", "parameters", "step, ratio", "forward, ratio", "peak, MiB", title=title)
+        for row in found:
+            cells = _cell(row["step"]), _cell(row["forward"]), f"{row['peak_MiB']:.0f}"
+            table.add_row(row["name"], f"{row['parameters']:,}", *cells)
+    else:
+        table = Table("layer", "ratio", "ms", "by", title=title)
+        for row in found:
+            products = f", {row['products']} products found" if row.get("products") else ""
+            table.add_row(row["name"], _cell(row), f"{row['ms']:.3f}", row.get("path", "") + products)
+    Console(width=110).print(table)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--size", type=int, default=2048, help="features in and out (default 2048)")
     parser.add_argument("--rows", type=int, default=1024, help="inputs at once (default 1024)")
     parser.add_argument("--rounds", type=int, default=15, help="times each is timed (default 15)")
+    parser.add_argument("--sizes", type=int, nargs="+", default=[512, 1024, 2048, 4096], metavar="SIZE")
     parser.add_argument("--threads", type=int, default=2, help="threads torch may use (default 2)")
     parser.add_argument("--out", type=Path, help="file for the result (JSON)")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    found = measure(options.size, options.rows, options.rounds)
-    show(found, f"{options.size}×{options.size}, {options.rows} rows, {options.threads} threads, float32")
+    torch.manual_seed(0)
+    rows, rounds = options.rows, options.rounds
+    tables = {}
+    for size in options.sizes:
+        tables[f"training, {size}×{size}, {rows} rows"] = training(size, rows, rounds)
+        tables[f"frozen, {size}×{size}, {rows} rows"] = inference(size, rows, rounds)
+    largest = max(options.sizes)
+    for copies, which in ((1, "the same weights"), (4, "rotating weights")):
+        tables[f"frozen, {largest}×{largest}, 1 row, {which}"] = inference(largest, 1, 10 * rounds, copies)
+    for title, found in tables.items():
+        show(title, found)
     if options.out:
-        commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True).stdout.strip()
-        about = {
-            "size": options.size, "rows": options.rows, "rounds": options.rounds, "threads": options.threads,
-            "device": platform.processor() or platform.machine(), "torch": torch.__version__,
-            "onenth": onenth.__version__, "commit": commit,
-        }  # fmt: skip
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(json.dumps({**about, "layers": found}, indent=2) + "\n")
+        record.write(options.out, {"dtype": "float32", "rounds": rounds, **tables})
 
 
 if __name__ == "__main__":

@@ -6,6 +6,9 @@ from cases import Case, draw
 from torch import Tensor
 from torch.autograd import forward_ad
 
+from onenth import using
+from onenth.ops import cost, dispatch
+
 
 def _sampled(count: int, quick: int) -> list[object]:
     return [pytest.param(seed, marks=[] if seed < quick else pytest.mark.full) for seed in range(count)]
@@ -23,12 +26,23 @@ def _functional(case: Case):
     return function, (x, *parameters)
 
 
+def _paths(case: Case) -> list[str | None]:
+    """All that can compute the layer; any, where it is an ordinary linear layer."""
+    layer = case.layer(torch.float64)
+    if layer.rule.is_one:
+        return [None]
+    work = dispatch.work(layer.rule, layer.components(), torch.float64)
+    return [path for path in cost.PATHS if not cost.impossible(work, path)]
+
+
 @pytest.mark.parametrize("seed", _sampled(200, quick=24))
 def test_first_and_second_derivatives(seed: int) -> None:
     case = draw(seed, sizes=(1, 8), rows=(0, 3), small=True)
-    function, inputs = _functional(case)
-    assert torch.autograd.gradcheck(function, inputs, check_forward_ad=True, check_batched_grad=True)
-    assert torch.autograd.gradgradcheck(function, inputs)
+    for path in _paths(case):
+        function, inputs = _functional(case)
+        with using(path):
+            assert torch.autograd.gradcheck(function, inputs, check_forward_ad=True, check_batched_grad=True)
+            assert torch.autograd.gradgradcheck(function, inputs)
 
 
 @pytest.mark.parametrize("seed", _sampled(60, quick=12))

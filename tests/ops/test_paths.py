@@ -8,6 +8,7 @@ from torch._dynamo.backends.common import aot_autograd
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import onenth.ops.bilinear
+import onenth.ops.dense
 from onenth import PHMLinear, using
 from onenth.ops import product, reference
 from onenth.ops.bilinear import bilinear, lean
@@ -47,6 +48,8 @@ class Largest(TorchDispatchMode):
 @pytest.mark.parametrize("options", [*FACTORED, *UNFACTORED], ids=str)
 def test_paths_agree(options: dict, rows: tuple[int, ...], monkeypatch) -> None:
     monkeypatch.setattr(onenth.ops.bilinear, "_step", lambda rank, S: 5)  # more than one chunk
+    monkeypatch.setattr(onenth.ops.dense, "SHORT_BUILD", 0)
+    monkeypatch.setattr(onenth.ops.dense, "SHORT_CONTRACT", 0)
     layer = PHMLinear(12, 20, dtype=torch.float64, **options)
     x = torch.randn(*rows, 12, dtype=torch.float64, requires_grad=True)
     inputs = [x, *layer.parameters()]

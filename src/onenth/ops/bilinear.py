@@ -201,7 +201,7 @@ def _through_components(
     """dW[r,i] = ⟨dS̃_r, S_i⟩ and dS_i = Σ_r W[r,i] dS̃_r."""
     if W is None:
         return None, dright if needs[1] else None
-    flat = dright.flatten(1)
+    flat = dright.reshape(dright.shape[0], -1)
     with autocast_off(S):
         dW = flat @ S.flatten(1).mT if needs[0] else None
         return dW, (W.mT @ flat).view_as(S) if needs[1] else None

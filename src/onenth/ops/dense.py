@@ -13,6 +13,8 @@ from torch import Tensor
 from onenth.ops.run import Kernel, Path
 from onenth.precision import autocast_off
 
+SHORT_BUILD, SHORT_CONTRACT = 2**15, 2**18  # elements of a block row from which working in place pays
+
 
 def build(A: Tensor, S: Tensor) -> Tensor:
     """H = Σ_i A_i ⊗ S_i (k, d), summed in the precision of the parameters."""
@@ -38,6 +40,8 @@ def build_in_place(A: Tensor, S: Tensor) -> Tensor:
     """`build`, each block row of H written once, where it belongs: a product (q, i)·(i, c) for every o."""
     terms, p, q = A.shape
     _, o, c = S.shape
+    if o * q * c < SHORT_BUILD:
+        return build(A, S)
     H = S.new_empty(p, o, q, c)
     with autocast_off(S):
         for block_row, A_p in zip(H, A.permute(1, 2, 0).contiguous(), strict=True):
@@ -51,6 +55,8 @@ def contract_in_place(
     """`contract`, reading dH where it lies."""
     terms, p, q = A.shape
     _, o, c = S.shape
+    if o * q * c < SHORT_CONTRACT:
+        return contract(dH, A, S, needs)
     dA, dS = torch.empty_like(A), S.new_zeros(o, terms, c)
     with autocast_off(S):
         for index, (block_row, A_p) in enumerate(

@@ -51,7 +51,9 @@ class Path:
             return _tuple(self._plain.formula(*inputs))[0]
         if torch.compiler.is_compiling():
             return _tuple(self.op(*inputs))[0]
-        return _tuple(_Eager.apply(self, *inputs))[0]
+        if torch.is_grad_enabled():
+            return _tuple(_Eager.apply(self, *inputs))[0]
+        return _tuple(self.on(inputs).formula(*inputs))[0]
 
     def on(self, tensors: Sequence[Any]) -> Kernel:
         """What computes this where the tensors are; only plain operations where each is to be seen."""
