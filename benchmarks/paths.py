@@ -1,11 +1,13 @@
 """Times every path over a grid of layers and rows, and says how often the cost model picks the fastest.
 
-python benchmarks/paths.py fit  --out results/paths-fit.json      # the grid that the model was fitted on
-python benchmarks/paths.py test --out results/paths-test.json     # another one
+python benchmarks/paths.py fit  results/paths-fit-MACHINE.json      # the grid that the model was fitted on
+python benchmarks/paths.py test results/paths-test-MACHINE.json     # another one
+python benchmarks/paths.py score results/paths-*.json               # the model on what was timed
 """
 
 import argparse
 import itertools
+import json
 import statistics
 import sys
 import time
@@ -89,22 +91,29 @@ def score(found: list[dict]) -> tuple[float, list[dict]]:
     return 1 - len(missed) / len(found), missed
 
 
+def report(path: Path) -> None:
+    points = json.loads(path.read_text(encoding="utf-8"))["points"]
+    share, missed = score(points)
+    print(f"{path.name}: {share:.1%} of {len(points)} points within a tenth of the fastest; the others:")
+    for point in missed:
+        kind = {key: point.get(key) for key in ("in", "out", "n", "rank", "rule", "rows", "trains")}
+        print(f"  {point['slower']:.2f} times as long by {point['chosen']}: {kind}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("grid", choices=GRIDS)
+    parser.add_argument("what", choices=[*GRIDS, "score"])
+    parser.add_argument("files", type=Path, nargs="+", help="the result (JSON), written, or read by score")
     parser.add_argument("--seconds", type=float, default=0.1, help="for each point of the grid (default 0.1)")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--out", type=Path, required=True, help="file for the result (JSON)")
     options = parser.parse_args()
-    torch.set_num_threads(options.threads)
-    torch.manual_seed(0)
-    found = measure(GRIDS[options.grid], options.seconds)
-    share, missed = score(found)
-    record.write(options.out, {"grid": options.grid, "near_fastest": share, "points": found})
-    print(f"\n{share:.1%} of {len(found)} points within a tenth of the fastest; the others:")
-    for point in missed:
-        kind = {key: point[key] for key in ("in", "out", "n", "rank", "rule", "rows", "trains")}
-        print(f"  {point['slower']:.2f} times as long by {point['chosen']}: {kind}")
+    if options.what != "score":
+        torch.set_num_threads(options.threads)
+        torch.manual_seed(0)
+        points = measure(GRIDS[options.what], options.seconds)
+        record.write(options.files[0], {"grid": options.what, "points": points})
+    for path in options.files:
+        report(path)
 
 
 if __name__ == "__main__":

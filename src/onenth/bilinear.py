@@ -19,7 +19,8 @@ from onenth.precision import autocast_off
 _ETA = (
     0.42  # mean relative error of one rounding of normally distributed numbers, in units of 2^-bits; measured
 )
-_BLOCK = 128  # terms that a matrix product sums in one run before it sums the runs; measured with MKL
+_BLOCK = 128  # terms that a matrix product sums in one run before it sums the runs: the fewest seen, MKL's on
+# one of two processors; where runs are longer the dense path errs more, and other paths less beside it
 _LONG = 128  # columns of a segment from which the prediction for fp32 no longer grows
 
 

@@ -8,6 +8,7 @@ from torch._dynamo.backends.common import aot_autograd
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import onenth.ops.bilinear
+import onenth.ops.decode
 import onenth.ops.dense
 from onenth import PHMLinear, using
 from onenth.ops import product, reference
@@ -46,10 +47,12 @@ class Largest(TorchDispatchMode):
 
 @pytest.mark.parametrize("rows", [(), (1,), (3,), (3, 7), (0,)], ids=str)
 @pytest.mark.parametrize("options", [*FACTORED, *UNFACTORED], ids=str)
-def test_paths_agree(options: dict, rows: tuple[int, ...], monkeypatch) -> None:
+@pytest.mark.parametrize("piece", [2**22, 12 * 11, 12 * 3], ids="H in pieces of {}".format)
+def test_paths_agree(options: dict, rows: tuple[int, ...], piece: int, monkeypatch) -> None:
     monkeypatch.setattr(onenth.ops.bilinear, "_step", lambda rank, S: 5)  # more than one chunk
-    monkeypatch.setattr(onenth.ops.dense, "SHORT_BUILD", 0)
-    monkeypatch.setattr(onenth.ops.dense, "SHORT_CONTRACT", 0)
+    monkeypatch.setattr(onenth.ops.dense, "SHORT", 0)
+    monkeypatch.setattr(onenth.ops.dense, "PIECE", piece)
+    monkeypatch.setattr(onenth.ops.decode, "BLOCK", 5)
     layer = PHMLinear(12, 20, dtype=torch.float64, **options)
     x = torch.randn(*rows, 12, dtype=torch.float64, requires_grad=True)
     inputs = [x, *layer.parameters()]

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from onenth.bilinear import Algorithm
 from onenth.ops.bilinear import components
-from onenth.ops.dense import build_in_place
+from onenth.ops.dense import build
 from onenth.ops.dispatch import Held
 from onenth.precision import autocast_dtype
 
@@ -78,7 +78,7 @@ class Frozen:
 def _hold(layer: "PHMLinear", kept: Kept) -> Held:
     rule, S = layer.rule, layer.components().detach()
     A = rule.tensor().detach().to(S.dtype).clone()
-    H = build_in_place(A, S) if kept.H else None
+    H = build(A, S) if kept.H else None
     if not kept.products:
         return Held(A, S, H)
     if kept.algorithm is None:

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from onenth.ops.run import Kernel, Path
+from onenth.ops.scratch import scratch
 from onenth.precision import autocast_off
 
-CHUNK = 2**20  # elements of x̃ and ỹ at a time: 4 MiB stay in a cache
-FEW = 4  # rows up to which a product reads the components faster from the left
+CHUNK = 2**21  # elements of x̃ and of ỹ at a time: 8 MiB in float32
 
 
 def formula(
@@ -66,16 +66,18 @@ def _formula_in_place(keep: bool) -> Any:
     def formula(
         U: Tensor, V: Tensor | None, W: Tensor | None, S: Tensor, x: Tensor, bias: Tensor | None
     ) -> Any:
-        segments, right = _segments(x, S.shape[2]), components(W, S).to(x.dtype)
-        rows, rank, o = len(segments), U.shape[1], S.shape[1]
+        segments, rank, (_, o, c) = _segments(x, S.shape[2]), U.shape[1], S.shape
+        rows, step = len(segments), min(len(segments), _step(rank, S))
         y = x.new_empty(rows, len(U), o)
-        step = _step(rank, S)
-        products = x.new_empty(rank, rows if keep else min(step, rows), o)
-        mixed = x.new_empty(min(step, rows), rank, S.shape[2])
+        products = x.new_empty(rank, rows, o) if keep else None
+        right, of_c, of_o = scratch(
+            x, _components_shape(W, S), (step, rank, c), (0 if keep else step, rank, o)
+        )
+        right = _components_in(right, W, S)
         for chunk in _chunks(rows, step):
             part = segments[chunk]
-            left = _mix(V, part, mixed[: len(part)])
-            own = _products(left, right, products[:, chunk if keep else slice(len(part))])
+            own = of_o.view(rank, -1, o)[:, : len(part)] if products is None else products[:, chunk]
+            torch.bmm(_mix(V, part, of_c[: len(part)]).transpose(0, 1), right.mT, out=own)
             _mix(U, own.transpose(0, 1), y[chunk], bias)
         y = y.view(*x.shape[:-1], len(U) * o)
         return (y, products) if keep else y
@@ -87,29 +89,30 @@ def _gradient_in_place(
     grads: Sequence[Any], saved: Sequence[Any], needs: Sequence[bool]
 ) -> Sequence[Tensor | None]:
     dy, dproducts_of_grad = (*grads, None)[:2]
-    if dy is None or dproducts_of_grad is not None:
+    if dy is None or dproducts_of_grad is not None or not dy.numel():
         return gradient(grads, saved, needs)
     U, V, W, S, x, _, *kept = saved
     segments, dsegments = _segments(x, S.shape[2]), _segments(dy, S.shape[1])  # (t, q, c), (t, p, o)
-    right = components(W, S).to(x.dtype)  # S̃ (r, o, c)
     dU, dV = _zeros(U), _zeros(V) if V is not None and needs[1] else None
-    dright = _zeros(right)
     dx = torch.empty_like(segments) if needs[4] else None
     rank, (_, o, c) = U.shape[1], S.shape
-    step = _step(rank, S)
-    of_o, of_c = (x.new_empty(min(step, len(segments)), rank, length) for length in (o, c))
+    step = min(len(segments), _step(rank, S))
+    mixed = _components_shape(W, S)
+    right, dright, of_o, of_c = scratch(x, mixed, mixed, (step, rank, o), (step, rank, c))
+    right = _components_in(right, W, S)  # S̃ (r, o, c)
+    if W is None or S.dtype != x.dtype:
+        dright = torch.empty_like(right, dtype=torch.promote_types(right.dtype, torch.float32))
     for chunk in _chunks(len(segments), step):
         x_t, dy_t = segments[chunk], dsegments[chunk]
+        left = _mix(V, x_t, of_c[: len(x_t)])
         if needs[0]:
-            products = kept[0][:, chunk] if kept else _products(_mix(V, x_t, of_c[: len(x_t)]), right)
+            products = kept[0][:, chunk] if kept else left.transpose(0, 1) @ right.mT
             dU += _pair(dy_t, products.transpose(0, 1))
         dproducts = _mix(U.mT, dy_t, of_o[: len(x_t)]).transpose(0, 1)  # (r, t, o)
         if needs[2] or needs[3]:
-            left = _mix(V, x_t, of_c[: len(x_t)])
-            _add(dright, dproducts.mT, left.transpose(0, 1))
+            _sum(dright, dproducts.mT, left.transpose(0, 1), first=chunk.start == 0)
         if needs[1] or needs[4]:
-            dleft = of_c.view(rank, -1, c)[:, : len(x_t)]
-            dleft = torch.bmm(dproducts, right, out=dleft).transpose(0, 1)  # (t, r, c)
+            dleft = torch.bmm(dproducts, right, out=of_c.view(rank, -1, c)[:, : len(x_t)]).transpose(0, 1)
             if dV is not None:
                 dV += _pair(dleft, x_t)
             if dx is not None and V is not None:
@@ -127,6 +130,19 @@ def _gradient_in_place(
     )
 
 
+def _components_shape(W: Tensor | None, S: Tensor) -> tuple[int, ...]:
+    return (0,) if W is None else (len(W), *S.shape[1:])
+
+
+def _components_in(out: Tensor, W: Tensor | None, S: Tensor) -> Tensor:
+    """`components` in the precision of `out`, and in it where they are mixed."""
+    if W is None or S.dtype != out.dtype:
+        return components(W, S).to(out.dtype)
+    with autocast_off(S):
+        torch.mm(W, S.flatten(1), out=out.view(len(W), -1))
+    return out
+
+
 def _segments(rows: Tensor, length: int) -> Tensor:
     """(…, q·c) -> (t, q, c)."""
     rows = rows.reshape(-1, rows.shape[-1])
@@ -139,7 +155,7 @@ def _step(rank: int, S: Tensor) -> int:
 
 
 def _chunks(rows: int, step: int) -> Iterator[slice]:
-    return (slice(start, start + step) for start in range(0, rows, step))
+    return (slice(start, start + step) for start in range(0, rows, max(1, step)))
 
 
 def _mix(M: Tensor | None, parts: Tensor, out: Tensor | None = None, offset: Tensor | None = None) -> Tensor:
@@ -163,25 +179,19 @@ def _mix(M: Tensor | None, parts: Tensor, out: Tensor | None = None, offset: Ten
     return out if mixed is out else out.copy_(mixed)
 
 
-def _products(left: Tensor, right: Tensor, out: Tensor | None = None) -> Tensor:
-    """ỹ_r = S̃_r x̃_r (r, t, o) of left (t, r, c) and right (r, o, c)."""
-    if len(left) > FEW:
-        return _to(out, torch.bmm, left.transpose(0, 1), right.mT)
-    products = torch.bmm(right, left.permute(1, 2, 0)).mT
-    return products if out is None else out.copy_(products)
-
-
 def _zeros(like: Tensor) -> Tensor:
     """To sum into, over chunks."""
     return torch.zeros_like(like, dtype=torch.promote_types(like.dtype, torch.float32))
 
 
-def _add(total: Tensor, one: Tensor, other: Tensor) -> None:
-    """total += one · other, of the same precision or a lower one."""
+def _sum(total: Tensor, one: Tensor, other: Tensor, first: bool) -> None:
+    """total (+)= one · other, of the same precision or a lower one."""
     if total.dtype == one.dtype:
-        torch.baddbmm(total, one, other, out=total)
+        torch.baddbmm(total, one, other, beta=0 if first else 1, out=total)
+    elif first:
+        total.copy_(one @ other)
     else:
-        total += torch.bmm(one, other)
+        total += one @ other
 
 
 def _to(out: Tensor | None, operation: Callable[..., Tensor], *inputs: Tensor) -> Tensor:

@@ -43,8 +43,8 @@ class Machine(NamedTuple):
 
 
 MACHINES = {
-    # two cores of a server, fp32, fitted with benchmarks/paths.py
-    "cpu": Machine(gemm=1.8e11, half=10, skinny=1.37e11, memory=3e10, move=2.1e10, call=8e-6),
+    # two cores of a server, fp32, fitted with benchmarks/paths.py on two processors at once
+    "cpu": Machine(gemm=1.6e11, half=12, skinny=1.37e11, memory=7.9e9, move=1.15e10, call=5.5e-6),
     # an H200, bf16, from its data sheet: not fitted
     "cuda": Machine(gemm=7e14, half=200, skinny=1e14, memory=4e12, move=3e12, call=5e-6),
 }
