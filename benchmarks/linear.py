@@ -8,23 +8,19 @@ rounds of the time divided by that of `nn.Linear` in the same round, with the qu
 """
 
 import argparse
-import contextlib
 import copy
 import itertools
-import os
-import statistics
-import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import record
+import timing
 import torch
 import torch.nn.functional as F
 from rich.console import Console
 from rich.table import Table
+from timing import Action, contest, peak
 from torch import Tensor, nn
-from torch.profiler import ProfilerActivity, profile
 
 from onenth import PHMLinear, freeze
 from onenth.ops import reference
@@ -35,8 +31,6 @@ LOW: dict[str, dict[str, Any]] = {
 }
 FIXED: dict[str, dict[str, Any]] = {"quaternion": {"rule": "quaternion"}}
 USUAL = ", usual formula"
-
-Action = Callable[[], object]
 
 
 class Usual(PHMLinear):
@@ -84,54 +78,6 @@ def check(layer: nn.Module, x: Tensor) -> None:
         raise SystemExit(f"{layer} is wrong by {error:.1e}: not timed")
 
 
-def contest(actions: dict[str, Action], rounds: int) -> list[dict[str, Any]]:
-    """Milliseconds and the ratio to the first action, interleaved."""
-    times: dict[str, list[float]] = {name: [] for name in actions}
-    for turn in range(rounds + 1):
-        for name, action in actions.items():
-            began = time.perf_counter()
-            action()
-            if turn:  # the first warms up
-                times[name].append(time.perf_counter() - began)
-    base = times[next(iter(actions))]
-    found = []
-    for name, own in times.items():
-        ratios = sorted(a / b for a, b in zip(own, base, strict=True))
-        quarter = len(ratios) // 4
-        found.append({
-            "name": name, "ms": round(1e3 * statistics.median(own), 4),
-            "ratio": round(statistics.median(ratios), 4),
-            "quartiles": [round(ratios[quarter], 4), round(ratios[-1 - quarter], 4)],
-        })  # fmt: skip
-    return found
-
-
-def peak(action: Action) -> int:
-    """The most bytes that are allocated at once, beyond what there was before."""
-    action()
-    with _quiet(), profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
-        action()
-    now = most = 0
-    for event in seen.profiler.kineto_results.events():
-        if event.name() == "[memory]":
-            now += event.nbytes()
-            most = max(most, now)
-    return most
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """The profiler writes to the terminal past Python."""
-    kept, nothing = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nothing, 2)
-    try:
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(nothing)
-
-
 def training(size: int, rows: int, rounds: int) -> list[dict[str, Any]]:
     """A step with AdamW, a forward, and the memory of a step."""
     x, dy = torch.randn(rows, size), torch.randn(rows, size)
@@ -153,7 +99,10 @@ def training(size: int, rows: int, rounds: int) -> list[dict[str, Any]]:
 
 
 def inference(size: int, rows: int, rounds: int, copies: int = 1) -> list[dict[str, Any]]:
-    """A call of a frozen layer; with copies, each call takes another one, so that no cache holds it."""
+    """A call of a frozen layer; with copies, each call takes another one, so that no cache holds it.
+
+    Without, and for one row, a cache holds what fits in it: each layer is called a few times in a row.
+    """
     x = torch.randn(rows, size)
     actions = {"nn.Linear": forward([nn.Linear(size, size) for _ in range(copies)], x)}
     notes = {}
@@ -165,7 +114,7 @@ def inference(size: int, rows: int, rounds: int, copies: int = 1) -> list[dict[s
         count = 1 if copies == 1 else copies * max(1, 4 * size * size // weights)
         actions[name] = forward([first, *(copy.deepcopy(first) for _ in range(count - 1))], x)
         notes[name] = report.layers[0]
-    found = contest(actions, rounds)
+    found = contest(actions, rounds, calls=4 if rows == copies == 1 else 1)
     for row in found[1:]:
         note = notes[row["name"]]
         row["path"] = note.paths[rows]
@@ -173,21 +122,17 @@ def inference(size: int, rows: int, rounds: int, copies: int = 1) -> list[dict[s
     return found
 
 
-def _cell(row: dict[str, Any]) -> str:
-    return f"{row['ratio']:.3f} ({row['quartiles'][0]:.3f}–{row['quartiles'][1]:.3f})"
-
-
 def show(title: str, found: list[dict[str, Any]]) -> None:
     if "step" in found[0]:
         table = Table("layer", "parameters", "step, ratio", "forward, ratio", "peak, MiB", title=title)
         for row in found:
-            cells = _cell(row["step"]), _cell(row["forward"]), f"{row['peak_MiB']:.0f}"
+            cells = timing.cell(row["step"]), timing.cell(row["forward"]), f"{row['peak_MiB']:.0f}"
             table.add_row(row["name"], f"{row['parameters']:,}", *cells)
     else:
         table = Table("layer", "ratio", "ms", "by", title=title)
         for row in found:
             products = f", {row['products']} products found" if row.get("products") else ""
-            table.add_row(row["name"], _cell(row), f"{row['ms']:.3f}", row.get("path", "") + products)
+            table.add_row(row["name"], timing.cell(row), f"{row['ms']:.3f}", row.get("path", "") + products)
     Console(width=110).print(table)
 
 
