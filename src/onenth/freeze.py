@@ -92,7 +92,9 @@ def freeze(
         layer._frozen = frozen
         with torch.no_grad():
             work = dispatch.work(layer.rule, frozen.held.S, frozen.held.A.dtype, frozen.held)
-        paths = {count: cost.best(work, count, EXTRA_ERROR[precision]) for count in asked}
+        paths: dict[int, PathName] = dict.fromkeys(asked, "dense")
+        if not layer.weight_alone:
+            paths = {count: cost.best(work, count, EXTRA_ERROR[precision]) for count in asked}
         done.append(FrozenLayer(name, paths, frozen.nbytes, frozen.held.certificate, note))
     for _, layer in layers:
         assert layer._frozen is not None
@@ -134,6 +136,8 @@ def _plan(
 ) -> tuple[Kept, str]:
     """What is worth keeping for these numbers of rows, and why no algorithm is where one would help."""
     rule, S = layer.rule, layer.components()
+    if layer.weight_alone:
+        return Kept(True, None, False), ""
     with torch.no_grad():
         work = dispatch.work(rule, S, S.dtype)._replace(has_H=True)
     own = rule.factors()

@@ -77,7 +77,7 @@ class Frozen:
 @torch.no_grad()
 def _hold(layer: "PHMLinear", kept: Kept) -> Held:
     rule, S = layer.rule, layer.components().detach()
-    A = rule.tensor().detach().to(S.dtype).clone()
+    A = rule.tensor().detach().to(S.dtype).permute(1, 2, 0).contiguous().permute(2, 0, 1)  # as decoding mixes
     H = build(A, S) if kept.H else None
     if not kept.products:
         return Held(A, S, H)

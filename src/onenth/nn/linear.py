@@ -53,6 +53,7 @@ class PHMLinear(nn.Module):
     t: nn.Parameter
     bias: nn.Parameter | None
     _frozen: Frozen | None = None
+    weight_alone = False  # whether H is all that is asked of it, by what computes with it otherwise
 
     def __init__(
         self,
