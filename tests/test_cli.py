@@ -1,5 +1,6 @@
 """The command line: what it prints, what it writes and how it fails."""
 
+import json
 import subprocess
 import sys
 
@@ -55,6 +56,21 @@ def test_demo_fails_where_a_target_is_missed(tmp_path, monkeypatch):
     assert result.exit_code == 1
     assert "target missed by quaternion rule: the rule ended" in result.stderr
     assert (tmp_path / "quaternion-rule.png").exists()
+
+
+def test_params_prints_tables():
+    result = invoke("params")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert all(part in result.stdout for part in ("2.9M (-93.4%)", "2,924,544", 'rules="per_attention"'))
+
+
+def test_params_prints_json():
+    result = invoke("params", "--json")
+    assert (result.exit_code, result.stderr) == (0, "")
+    first = json.loads(result.stdout)[0]
+    assert (first["table"], first["row"], first["printed"], first["counted"]) == (
+        "nli", "LSTM", "721K", 721_200
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("seed", ["-1", "x", "1.5", 2**32])

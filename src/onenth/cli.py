@@ -39,7 +39,20 @@ def demo(
         raise typer.Exit(1)
 
 
-COMMANDS: dict[str, Callable[..., None]] = {"demo": demo}
+def params(
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list of rows.")] = False,
+) -> None:
+    """Count the parameters of the paper's tables again, row by row.
+
+    Beside each printed figure stand the count, what it includes, and which layers share a rule. Where the
+    paper's text describes another network than the table is of, that one is counted as well.
+    """
+    from onenth.lab.params import show
+
+    show(as_json)
+
+
+COMMANDS: dict[str, Callable[..., None]] = {"demo": demo, "params": params}
 
 
 def main() -> None:
