@@ -1,6 +1,6 @@
 """The decode path, for few rows: S is read once, and H is never formed.
 
-    z_iq = S_i x_q        y_p = Σ_{i,q} A[i,p,q] z_iq
+    z_qi = S_i x_q        y_p = Σ_{q,i} A[i,p,q] z_qi
 
 All z are one product of S, as it lies in memory, with the segments of all rows side by side.
 """
@@ -16,18 +16,28 @@ from onenth.precision import autocast_off
 
 FEW = 8  # columns, t·q, of a product that reads S fastest in blocks
 BLOCK = 64  # rows of S
+LONG = 256  # columns of a segment from which S · xᵀ is faster than x · Sᵀ
 
 
 def formula(A: Tensor, S: Tensor, x: Tensor, bias: Tensor | None) -> Tensor:
-    return _mixed(A, S, _parts(S, x), x, bias)
+    terms, p, q = A.shape
+    _, o, c = S.shape
+    z = x.reshape(-1, c) @ S.reshape(terms * o, c).to(x.dtype).mT  # (t·q, i·o)
+    z = z.view(-1, q * terms, o)
+    A = A.permute(1, 2, 0).reshape(p, q * terms).to(z.dtype).expand(z.shape[0], -1, -1)  # (t, p, q·i)
+    with autocast_off(S):
+        y = A @ z if bias is None else torch.baddbmm(bias.view(1, p, o), A, z)
+    return y.view(*x.shape[:-1], p * o)
 
 
 def _formula_in_blocks(A: Tensor, S: Tensor, x: Tensor, bias: Tensor | None) -> Tensor:
-    """The same; for few columns by blocks of rows of S, which MKL reads as fast as for one column."""
+    """The same; S · xᵀ for long segments, and in blocks for few, which MKL reads as fast as one column."""
     terms, o, c = S.shape
+    if c < LONG:
+        return formula(A, S, x, bias)
     segments = x.reshape(-1, c)  # (t·q, c)
     if len(segments) > FEW:
-        return formula(A, S, x, bias)
+        return _mixed(A, S, _parts(S, x), x, bias)
     q, size = x.shape[-1] // c, BLOCK if o % BLOCK == 0 else o
     blocks = S.reshape(-1, size, c).to(x.dtype)
     z = torch.bmm(segments.expand(len(blocks), *segments.shape), blocks.mT)  # (i·o/size, t·q, size)
