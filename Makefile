@@ -4,7 +4,7 @@ PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
 READY := .venv/ready
 FLAGS := -n 2
 
-.PHONY: help demo test test-full check bench docs clean
+.PHONY: help demo test test-full check bench bench-peers docs clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1 · /p' Makefile
@@ -26,8 +26,12 @@ check: $(READY) docs  ## format, lint, types, import direction, docs, their snip
 	@$(BIN)/pytest --doctest-modules src tests/test_snippets.py
 	@scripts/check_wheel.sh
 
-bench: $(READY)  ## side by side with torch's layers; a quarter of an hour on two cores
-	@for each in benchmarks/linear.py; do $(BIN)/python $$each --out build/bench/$$(basename $$each .py).json || exit 1; done
+bench: $(READY)  ## side by side with torch's layers; half an hour on two cores
+	@for each in benchmarks/linear.py benchmarks/lstm.py benchmarks/transformer.py; do $(BIN)/python $$each --out build/bench/$$(basename $$each .py).json || exit 1; done
+
+bench-peers: $(READY)  ## side by side with transformers, which it installs
+	@$(PIP) install -c constraints.txt -e '.[peers]'
+	@$(BIN)/python benchmarks/peers.py --out build/bench/peers.json
 
 docs: $(READY)  ## the documentation, into docs/_build/html
 	@$(BIN)/sphinx-build --quiet --fresh-env --write-all --nitpicky --fail-on-warning docs docs/_build/html

@@ -144,6 +144,25 @@ def test_frozen_translates_alike():
     torch.testing.assert_close(before.scores, after.scores)
 
 
+def test_compiles_and_exports():
+    model = small(n=4)
+    torch.compiler.reset()
+    compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
+    wanted = model(sources(), sources())
+    torch.testing.assert_close(compiled(sources(), sources()), wanted)
+    program = torch.export.export(model, (sources(), sources()))
+    torch.testing.assert_close(program.module()(sources(), sources()), wanted)
+
+
+def test_autocast():
+    model = small(n=4)
+    with torch.autocast("cpu", torch.bfloat16):
+        y = model(sources(), sources())
+        found = model.translate(sources(), max_length=5)
+    torch.testing.assert_close(y.float(), model(sources(), sources()), rtol=0.1, atol=0.1)
+    assert found.scores.isfinite().all()
+
+
 def test_samples_follow_the_seed():
     model = small(n=4)
     draws = [

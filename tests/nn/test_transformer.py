@@ -214,6 +214,32 @@ def test_compiles():
     torch.testing.assert_close(compiled(x, y, **given), model(x, y, **given))
 
 
+@pytest.mark.full
+@pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated")  # torch's own, on first use
+def test_compiles_with_inductor():
+    model = transformer(n=4, dtype=torch.float32)
+    x, y, padding = sentences()
+    x, y = x.float(), y.float()
+    torch.compiler.reset()
+    compiled = torch.compile(model, fullgraph=True)
+    for run in (compiled, model):
+        model.zero_grad()
+        z = run(x, y, src_key_padding_mask=padding, tgt_is_causal=True)
+        z.square().sum().backward()
+        found = [z.detach(), *(p.grad for p in model.parameters())]
+        if run is compiled:
+            wanted = found
+    torch.testing.assert_close(found, wanted, rtol=1e-3, atol=1e-4)
+
+
+def test_exports():
+    model = transformer(n=4)
+    x, y, padding = sentences()
+    given = {"src_key_padding_mask": padding, "tgt_is_causal": True}
+    program = torch.export.export(model, (x, y), given)
+    torch.testing.assert_close(program.module()(x, y, **given), model(x, y, **given))
+
+
 def test_autocast():
     model = transformer(n=4, dtype=torch.float32)
     x, y, _ = sentences()

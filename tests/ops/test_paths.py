@@ -53,6 +53,7 @@ def test_paths_agree(options: dict, rows: tuple[int, ...], piece: int, monkeypat
     monkeypatch.setattr(onenth.ops.dense, "SHORT", 0)
     monkeypatch.setattr(onenth.ops.dense, "PIECE", piece)
     monkeypatch.setattr(onenth.ops.decode, "BLOCK", 5)
+    monkeypatch.setattr(onenth.ops.decode, "LARGE", 2**26 if piece == 2**22 else 0)
     layer = PHMLinear(12, 20, dtype=torch.float64, **options)
     x = torch.randn(*rows, 12, dtype=torch.float64, requires_grad=True)
     inputs = [x, *layer.parameters()]

@@ -84,7 +84,8 @@ class Cache:
     ) -> None:
         self.own, self.memory, self.memory_mask = own, memory, memory_mask
         self.sequences, self.rows, self.positions = memory[0].sequences, rows, positions
-        device = memory[0].keys.device
+        self._like = memory[0].keys
+        device = self._like.device
         self._length = 0
         self.position = torch.full((1,), -1, device=device)
         self._row = torch.arange(rows, device=device)
@@ -99,7 +100,7 @@ class Cache:
         return self.position + 1
 
     def next(self) -> tuple[Tensor, Tensor]:
-        """The position (1,) to decode now, and the mask (sequence, 1, row, position·row) of its attention."""
+        """The position (1,) to decode now, and what its attention adds (sequence, 1, row, position·row)."""
         if self._length == self.positions:
             raise ValueError(f"the cache has room for {self.positions} positions, and all are taken")
         self.position += 1
@@ -108,7 +109,8 @@ class Cache:
         bound = min(self.positions, -(-self._length // BLOCK) * BLOCK)
         for kept in self.own:
             kept.bound(bound)
-        mask = self._wrote[:, :, :bound, None] == self._row
+        elsewhere = self._wrote[:, :, :bound, None] != self._row
+        mask = torch.zeros_like(elsewhere, dtype=self._like.dtype).masked_fill(elsewhere, -torch.inf)
         return self.position, mask.flatten(2).unsqueeze(1)
 
     def select(self, rows: Tensor) -> None:

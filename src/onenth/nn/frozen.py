@@ -98,7 +98,7 @@ def _lower(held: Held, dtype: torch.dtype) -> Held:
     })  # fmt: skip
 
 
-def _seen(layer: "PHMLinear") -> list[tuple[int, int, torch.device, bool]]:
-    own = [layer.s, layer.t] if layer.component_rank is not None else [layer.S]
+def _seen(layer: "PHMLinear") -> list[tuple[int, int, bool]]:
+    own = [p for name, p in layer._parameters.items() if name != "bias"]
     parts = [*own, *layer.rule._parameters.values(), *layer.rule._buffers.values()]
-    return [(p.data_ptr(), p._version, p.device, p.requires_grad) for p in parts if p is not None]
+    return [(p.data_ptr(), p._version, p.requires_grad) for p in parts if p is not None]

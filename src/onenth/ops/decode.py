@@ -16,7 +16,7 @@ from onenth.precision import autocast_off
 
 FEW = 8  # columns, t·q, of a product that reads S fastest in blocks
 BLOCK = 64  # rows of S
-LONG = 256  # columns of a segment from which S · xᵀ is faster than x · Sᵀ
+LARGE = 2**26  # of c times the elements of S: from there S · xᵀ is faster than x · Sᵀ
 
 
 def formula(A: Tensor, S: Tensor, x: Tensor, bias: Tensor | None) -> Tensor:
@@ -31,9 +31,9 @@ def formula(A: Tensor, S: Tensor, x: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def _formula_in_blocks(A: Tensor, S: Tensor, x: Tensor, bias: Tensor | None) -> Tensor:
-    """The same; S · xᵀ for long segments, and in blocks for few, which MKL reads as fast as one column."""
+    """The same; S · xᵀ where S is large, and in blocks for few columns, which MKL reads as fast as one."""
     terms, o, c = S.shape
-    if c < LONG:
+    if c * S.numel() < LARGE:
         return formula(A, S, x, bias)
     segments = x.reshape(-1, c)  # (t·q, c)
     if len(segments) > FEW:
