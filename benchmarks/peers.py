@@ -18,6 +18,7 @@ from timing import Action, contest
 from torch import Tensor, nn
 from transformers import PegasusConfig, PegasusForConditionalGeneration
 
+from onenth import freeze
 from onenth.decoding import beam_search
 from onenth.models import Seq2Seq, Seq2SeqConfig
 from onenth.models.seq2seq import Decoding
@@ -108,6 +109,7 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     torch.manual_seed(0)
     model = Seq2Seq(Seq2SeqConfig(vocabulary=options.vocabulary, layers=options.layers)).eval()
+    freeze(model)
     tables = {}
     for sentences in (1, 8):
         source = torch.randint(3, options.vocabulary, (sentences, options.length))

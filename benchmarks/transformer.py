@@ -26,7 +26,7 @@ from onenth.models import Seq2Seq, Seq2SeqConfig
 from onenth.nn.sharing import layers
 
 VERSIONS: dict[str, dict[str, Any]] = {
-    "dense": {"n": 1},
+    "n=1": {"n": 1},
     "n=4": {"n": 4},
     "n=8": {"n": 8},
     "quaternion": {"rule": "quaternion"},
@@ -100,7 +100,8 @@ def decoding(
     """Beam search with 4 hypotheses, frozen; to the full length, as untrained models do not end."""
     config = Seq2SeqConfig(vocabulary=vocabulary, **sizes)
     source = torch.randint(3, vocabulary, (sentences, length))
-    actions: dict[str, Action] = {}
+    dense = dense_twin(Seq2Seq(config).eval())
+    actions: dict[str, Action] = {"nn.Linear": lambda: dense.translate(source, beam=4, max_length=length)}
     for name, options in VERSIONS.items():
         torch.manual_seed(1)
         model = Seq2Seq(dataclasses.replace(config, **options)).eval()

@@ -5,6 +5,8 @@ import math
 import torch
 from torch import Tensor, nn
 
+from onenth.ops.few import linear_of_few
+
 
 def sinusoids(positions: int, features: int) -> Tensor:
     """(positions, features): sin(t ω_j), then cos(t ω_j), with ω_j = 10000^(-j/(features/2 - 1)).
@@ -57,7 +59,7 @@ class Tokens(nn.Module):
 
     def logits(self, x: Tensor) -> Tensor:
         """x Eᵀ: the embedding as the matrix of a softmax."""
-        return x @ self.embedding.weight.to(x.dtype).mT
+        return linear_of_few(x, self.embedding.weight.to(x.dtype))
 
     def check(self, name: str, ids: Tensor, start: int = 0) -> None:
         """Refuses what is no batch of sentences of this vocabulary."""

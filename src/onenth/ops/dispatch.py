@@ -16,6 +16,7 @@ from onenth.ops.bilinear import bilinear, lean
 from onenth.ops.cost import PathName, Work
 from onenth.ops.decode import decode
 from onenth.ops.dense import build, dense
+from onenth.ops.few import linear_of_few
 from onenth.precision import autocast_dtype
 from onenth.rule import Rule
 
@@ -85,13 +86,13 @@ def using(
 def product(rule: Rule, S: Tensor, x: Tensor, bias: Tensor | None = None, held: Held | None = None) -> Tensor:
     """y = x Hᵀ + bias with H = Σ_i A_i ⊗ S_i, by the fastest path."""
     if rule.is_one:
-        return F.linear(x, S[0], bias)
+        return F.linear(x, S[0], bias) if held is None else linear_of_few(x, S[0], bias)
     lower = autocast_dtype(x)
     if lower is not None:
         x, bias = x.to(lower), None if bias is None else bias.to(lower)
     path = choose(work(rule, S, x.dtype, held), math.prod(x.shape[:-1]))
     if path == "dense" and held is not None and held.H is not None:
-        return F.linear(x, held.H.to(x.dtype), bias)
+        return linear_of_few(x, held.H.to(x.dtype), bias)
     if path == "bilinear":
         U, V, W, right = _factors(rule, S, held)
         keeps = U.requires_grad and torch.is_grad_enabled() and not _settings.recompute
