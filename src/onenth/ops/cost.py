@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 
 PathName = Literal["dense", "bilinear", "decode"]
 PATHS: tuple[PathName, ...] = ("dense", "bilinear", "decode")
+LARGE = 2**26  # c times the elements of S, from where decoding goes by S · xᵀ instead of x · Sᵀ
 _MOST = 2**16  # rows beyond which nothing changes
 
 
@@ -131,6 +132,9 @@ def _decode(work: Work, machine: Machine, rows: int) -> tuple[float, int]:
     S, columns = work.terms * work.o * work.c, rows * work.n_in
     z = work.terms * work.o * columns
     k = work.n_out * work.o
+    if not work.trains and work.c * S < LARGE:  # z is made in the order in which it is mixed
+        took = _product(machine, S, columns, work.itemsize) + 2 * z * work.n_out / machine.gemm
+        return took + (z + rows * k) * work.itemsize / machine.move, 6
     took = 2 * S * columns / machine.skinny + S * work.itemsize / machine.memory
     took += (3 * z + rows * k) * work.itemsize / machine.move + 2 * z * work.n_out / machine.gemm
     if not work.trains:

@@ -11,12 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from onenth.ops.cost import LARGE
 from onenth.ops.run import Kernel, Path
 from onenth.precision import autocast_off
 
 FEW = 8  # columns, t·q, of a product that reads S fastest in blocks
 BLOCK = 64  # rows of S
-LARGE = 2**26  # of c times the elements of S: from there S · xᵀ is faster than x · Sᵀ
 
 
 def formula(A: Tensor, S: Tensor, x: Tensor, bias: Tensor | None) -> Tensor:
