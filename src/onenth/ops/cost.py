@@ -134,7 +134,8 @@ def _decode(work: Work, machine: Machine, rows: int) -> tuple[float, int]:
     k = work.n_out * work.o
     if not work.trains and work.c * S < LARGE:  # z is made in the order in which it is mixed
         took = _product(machine, S, columns, work.itemsize) + 2 * z * work.n_out / machine.gemm
-        return took + (z + rows * k) * work.itemsize / machine.move, 6
+        took += rows * machine.call / 8  # of a product in a batch of them
+        return took + (2 * z + rows * k) * work.itemsize / machine.move, 6
     took = 2 * S * columns / machine.skinny + S * work.itemsize / machine.memory
     took += (3 * z + rows * k) * work.itemsize / machine.move + 2 * z * work.n_out / machine.gemm
     if not work.trains:
