@@ -26,7 +26,7 @@ check: $(READY) docs  ## format, lint, types, import direction, docs, their snip
 	@$(BIN)/pytest --doctest-modules src tests/test_snippets.py
 	@scripts/check_wheel.sh
 
-bench: $(READY)  ## side by side with torch's layers; half an hour on two cores
+bench: $(READY)  ## side by side with torch's layers; about twenty minutes on two cores
 	@for each in benchmarks/linear.py benchmarks/lstm.py benchmarks/transformer.py; do $(BIN)/python $$each --out build/bench/$$(basename $$each .py).json || exit 1; done
 
 bench-peers: $(READY)  ## side by side with transformers, which it installs

@@ -339,8 +339,8 @@ REFUSED = {
         lambda: started(memory_key_padding_mask=torch.zeros(2, 6, dtype=torch.bool)), ValueError,
         ["(2, 6)", "(2, 7)"],
     ),
-    "cache of other sentences": (lambda: step(1, 3), ValueError, ["2 rows", "input of 3", "another batch"]),
-    "cache of other rows": (lambda: step(2, 2), ValueError, ["4 rows", "input of 2"]),
+    "cache of other sentences": (lambda: step(1, 3), ValueError, ["2 rows", "input 3", "another batch"]),
+    "cache of other rows": (lambda: step(2, 2), ValueError, ["4 rows", "input 2"]),
     "cache is full": (beyond, ValueError, ["2 positions"]),
     "batches": (
         lambda: transformer(n=4)(torch.ones(2, 7, 24).double(), torch.ones(3, 5, 24).double()), ValueError,

@@ -9,6 +9,7 @@ for the price of a small table, and the keys and values of a memory exist once f
 import torch
 from torch import Tensor
 
+_OTHER = "the cache is of another batch"
 BLOCK = 32  # positions by which what is attended to grows, so that shapes seldom change
 
 
@@ -53,14 +54,14 @@ class KeysValues:
         """Keeps keys and values (sequence·row, head, 1, size) of one position."""
         for kept, new in ((self._keys, keys), (self._values, values)):
             sequences, heads, _, rows, size = kept.shape
-            self.check_rows(len(new), rows)
+            if len(new) != sequences * rows:
+                raise ValueError(f"{_OTHER}: it has {sequences * rows} rows, the input {len(new)}")
             kept.index_copy_(2, position, new.view(sequences, rows, heads, size).transpose(1, 2).unsqueeze(2))
 
-    def check_rows(self, given: int, rows: int | None = None) -> None:
-        wanted = self.sequences * rows if rows else None
-        if given != wanted if wanted else given % self.sequences:
-            kept = f"{wanted} rows" if wanted else f"{self.sequences} sequences"
-            raise ValueError(f"the cache is of {kept}, the input of {given}: it is one of another batch")
+    def check_rows(self, rows: int) -> None:
+        """As many rows for each sequence."""
+        if rows % self.sequences:
+            raise ValueError(f"{_OTHER}: it has {self.sequences} sequences, the input {rows} rows")
 
 
 def _flat(kept: Tensor) -> Tensor:
