@@ -5,6 +5,7 @@ import torch
 
 from onenth import PHMLinear, Rule, algebra
 from onenth.rule import FixedRule
+from onenth.rule import _algorithms as known
 
 LEARNED = [
     lambda: Rule.learned(4),
@@ -139,3 +140,16 @@ def test_drawing_again_gives_another_rule_and_the_same_one_from_the_same_seed() 
         torch.manual_seed(1)
         rule.reset_parameters()
         assert torch.equal(rule.tensor(), first)
+
+
+def test_an_algebra_can_first_be_asked_for_on_the_meta_device() -> None:
+    """Its algorithms are read then, and numbers are needed to certify them."""
+    known.cache_clear()
+    with torch.device("meta"):
+        layer = PHMLinear(8, 8, rule="quaternion")
+    assert layer.S.is_meta
+    known.cache_clear()
+    layer = PHMLinear(8, 8, rule="quaternion")
+    found = layer.rule.products()
+    assert found is not None
+    assert found[0].U.shape == (4, 8)

@@ -3,6 +3,7 @@
 import copy
 import json
 import math
+import os
 
 import pytest
 import torch
@@ -215,6 +216,27 @@ def test_a_failing_write_leaves_the_old_file_whole(saved, path, monkeypatch, fai
         save(model_with_shared_rule(), path)
     assert path.read_bytes() == whole
     assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+def test_a_file_is_on_the_disk_before_it_counts(saved, path, monkeypatch):
+    order, fsync, replace = [], os.fsync, type(path).replace
+
+    def record_sync(handle):
+        state = os.fstat(handle)
+        order.append(("sync", state.st_ino, state.st_size))
+        fsync(handle)
+
+    def record_replace(self, target):
+        order.append("replace")
+        return replace(self, target)
+
+    monkeypatch.setattr(os, "fsync", record_sync)
+    monkeypatch.setattr(type(path), "replace", record_replace)
+    save(saved, path)
+    file, folder = path.stat(), path.parent.stat()
+    assert order == [
+        ("sync", file.st_ino, file.st_size), "replace", ("sync", folder.st_ino, folder.st_size)
+    ]  # fmt: skip
 
 
 def test_a_model_without_memory_is_neither_saved_nor_loaded(saved, path):

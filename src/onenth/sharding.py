@@ -50,14 +50,35 @@ def shard(model: nn.Module, mesh: DeviceMesh, **options: Any) -> None:
 
 def clip_grad_norm_(parameters: Iterable[Tensor], max_norm: float) -> Tensor:
     """`torch.nn.utils.clip_grad_norm_` over sharded and whole parameters; returns the norm before."""
+    own = list(parameters)
+    total = total_norm(own)
+    clip_grads(own, max_norm, total)
+    return total
+
+
+def total_norm(parameters: Iterable[Tensor]) -> Tensor:
+    """The norm of all gradients, sharded and whole."""
+    norms = [get_total_norm([_grad(own) for own in part]) for part in _parts(parameters)]
+    if not norms:
+        return torch.zeros(())
+    return torch.stack([norm.full_tensor() if isinstance(norm, DTensor) else norm for norm in norms]).norm()
+
+
+def clip_grads(parameters: Iterable[Tensor], max_norm: float, total: Tensor) -> None:
+    """Scales gradients of the norm `total` down to max_norm, where they are larger."""
+    for part in _parts(parameters):
+        clip_grads_with_norm_(part, max_norm, total)
+
+
+def _parts(parameters: Iterable[Tensor]) -> Iterable[list[Tensor]]:
+    """Parameters with gradients, the sharded and the whole ones: torch takes no mixture."""
     parts: dict[bool, list[Tensor]] = {}
     for parameter in parameters:
         if parameter.grad is not None:
             parts.setdefault(isinstance(parameter, DTensor), []).append(parameter)
-    if not parts:
-        return torch.zeros(())
-    norms = [get_total_norm([own.grad for own in part if own.grad is not None]) for part in parts.values()]
-    total = torch.stack([norm.full_tensor() if isinstance(norm, DTensor) else norm for norm in norms]).norm()
-    for part in parts.values():
-        clip_grads_with_norm_(part, max_norm, total)
-    return total
+    return parts.values()
+
+
+def _grad(parameter: Tensor) -> Tensor:
+    assert parameter.grad is not None
+    return parameter.grad

@@ -2,6 +2,8 @@
 
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -17,7 +19,7 @@ _TIED = "tied"  # the metadata entry that maps each further name of a shared ten
 def save(model: nn.Module, path: str | os.PathLike[str]) -> None:
     """Writes the model's state, each tensor once: further names of a shared one are declared as tied.
 
-    The file is written aside and renamed, so that a crash leaves the old one whole.
+    The file is written aside, synced and renamed, so that a crash leaves the old one or the new one, whole.
     """
     state = model.state_dict()
     _check_memory(state, "save")
@@ -31,13 +33,8 @@ def save(model: nn.Module, path: str | os.PathLike[str]) -> None:
             tensors[name] = state[name].contiguous()
         else:
             tied[name] = owner
-    target = Path(path)
-    aside = target.with_name(target.name + ".part")
-    try:
+    with replacing(Path(path)) as aside:
         save_file(tensors, aside, metadata={_TIED: json.dumps(tied)})
-        aside.replace(target)
-    finally:
-        aside.unlink(missing_ok=True)
 
 
 def load(model: nn.Module, path: str | os.PathLike[str]) -> None:
@@ -47,6 +44,31 @@ def load(model: nn.Module, path: str | os.PathLike[str]) -> None:
     check_state(model, state)
     with torch.no_grad():
         model.load_state_dict(state)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A path to write to, whose file takes the place of `path` at the end, on the disk too, or not at all."""
+    aside = path.with_name(path.name + ".part")
+    try:
+        yield aside
+        sync(aside)
+        aside.replace(path)
+        sync(path.parent)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def sync(path: Path) -> None:
+    """Returns once the file, or the names in the folder, are on the disk."""
+    folder = path.is_dir()
+    if folder and os.name == "nt":
+        return  # Windows opens no folders
+    handle = os.open(path, os.O_RDONLY if folder else os.O_RDWR)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def _read(path: str | os.PathLike[str]) -> dict[str, Tensor]:

@@ -26,11 +26,12 @@ def known(rule: str | Algebra) -> list[Algorithm]:
     stored = files(__name__).joinpath("data", f"{rule.name}.json")
     if not stored.is_file():
         return []
-    found = [
-        Factors(*(torch.tensor(entry[letter], dtype=torch.float64) for letter in "UVW"))
-        for entry in json.loads(stored.read_text(encoding="utf-8"))
-    ]
-    if found[0].tensor().shape != rule.A.shape:  # another algebra of that name
-        return []
-    certified = [Algorithm(factors, certify(rule.A, factors)) for factors in found]
+    with torch.device("cpu"):  # also while a model is being made on the meta device
+        found = [
+            Factors(*(torch.tensor(entry[letter], dtype=torch.float64) for letter in "UVW"))
+            for entry in json.loads(stored.read_text(encoding="utf-8"))
+        ]
+        if found[0].tensor().shape != rule.A.shape:  # another algebra of that name
+            return []
+        certified = [Algorithm(factors, certify(rule.A, factors)) for factors in found]
     return [algorithm for algorithm in certified if algorithm.certificate.residual < 1e-12]

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 
 from torch import nn
 
-from onenth.state import load, save
+from onenth.state import load, replacing, save
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,12 +43,8 @@ class Pretrained(nn.Module):
         target.mkdir(parents=True, exist_ok=True)
         save(self, target / "model.safetensors")
         text = json.dumps({"model": type(self).__name__, **dataclasses.asdict(self.config)}, indent=2)
-        aside = target / "config.json.part"
-        try:
+        with replacing(target / "config.json") as aside:
             aside.write_text(text + "\n", encoding="utf-8")
-            aside.replace(target / "config.json")
-        finally:
-            aside.unlink(missing_ok=True)
 
     @classmethod
     def from_pretrained(cls, folder: str | os.PathLike[str]) -> Self:
