@@ -1,0 +1,1 @@
+"""Texts: read from files, cut into tokens, and put into batches."""
