@@ -1,0 +1,1 @@
+"""Training that is right under faults: steps, checkpoints, ranks, and what is told of them."""
