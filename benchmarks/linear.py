@@ -14,15 +14,15 @@ from pathlib import Path
 from typing import Any
 
 import record
-import timing
 import torch
 import torch.nn.functional as F
 from rich.console import Console
 from rich.table import Table
-from timing import Action, contest, peak
 from torch import Tensor, nn
 
 from onenth import PHMLinear, freeze
+from onenth.lab.measure import timing
+from onenth.lab.measure.timing import Action, contest, peak
 from onenth.ops import reference
 
 FULL: dict[str, dict[str, Any]] = {f"n={n}": {"n": n} for n in (2, 4, 8, 16)}

@@ -17,10 +17,10 @@ import record
 import torch
 from rich.console import Console
 from rich.table import Table
-from timing import Action, cell, contest
 from torch import Tensor, nn
 
 from onenth import PHMLSTM
+from onenth.lab.measure.timing import Action, cell, contest
 
 CONTESTANTS: dict[str, dict[str, Any]] = {
     "n=1": {"n": 1},

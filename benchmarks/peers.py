@@ -9,17 +9,17 @@ import argparse
 from pathlib import Path
 
 import record
-import timing
 import torch
 import transformers
 from rich.console import Console
 from rich.table import Table
-from timing import Action, contest
 from torch import Tensor, nn
 from transformers import PegasusConfig, PegasusForConditionalGeneration
 
 from onenth import freeze
 from onenth.decoding import beam_search
+from onenth.lab.measure import timing
+from onenth.lab.measure.timing import Action, contest
 from onenth.models import Seq2Seq, Seq2SeqConfig
 from onenth.models.seq2seq import Decoding
 

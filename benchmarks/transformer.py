@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import record
-import timing
 import torch
 from rich.console import Console
 from rich.table import Table
-from timing import Action, contest, peak
 from torch import Tensor, nn
 
 from onenth import PHMLinear, PHMTransformer, freeze
+from onenth.lab.measure import timing
+from onenth.lab.measure.timing import Action, contest, peak
 from onenth.models import Seq2Seq, Seq2SeqConfig
 from onenth.nn.sharing import layers
 
