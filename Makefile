@@ -2,9 +2,10 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
 READY := .venv/ready
+PEERS := .venv/peers
 FLAGS := -n 2
 
-.PHONY: help demo test test-full check bench bench-peers docs clean
+.PHONY: help demo test test-full soak check bench bench-peers docs clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1 · /p' Makefile
@@ -18,6 +19,9 @@ test: $(READY)  ## the tests, in at most four minutes on two cores
 test-full: $(READY)  ## the slow tests
 	@$(BIN)/pytest -m full $(FLAGS)
 
+soak: $(READY)  ## hundreds of kills, full disks and flipped bits; a tenth of it is in test-full
+	@SOAK=1 $(BIN)/pytest -m full tests/lab/engine/test_soak.py tests/lab/engine/test_growth.py
+
 check: $(READY) docs  ## format, lint, types, import direction, docs, their snippets, the wheel
 	@$(BIN)/ruff format --check
 	@$(BIN)/ruff check
@@ -26,11 +30,10 @@ check: $(READY) docs  ## format, lint, types, import direction, docs, their snip
 	@$(BIN)/pytest --doctest-modules src tests/test_snippets.py
 	@scripts/check_wheel.sh
 
-bench: $(READY)  ## side by side with torch's layers; about twenty minutes on two cores
-	@for each in benchmarks/linear.py benchmarks/lstm.py benchmarks/transformer.py; do $(BIN)/python $$each --out build/bench/$$(basename $$each .py).json || exit 1; done
+bench: $(PEERS)  ## side by side with torch's layers and with other training loops; about half an hour on two cores
+	@for each in benchmarks/linear.py benchmarks/lstm.py benchmarks/transformer.py benchmarks/engine.py; do $(BIN)/python $$each --out build/bench/$$(basename $$each .py).json || exit 1; done
 
-bench-peers: $(READY)  ## side by side with transformers, which it installs
-	@$(PIP) install -c constraints.txt -e '.[peers]'
+bench-peers: $(PEERS)  ## beam search side by side with transformers
 	@$(BIN)/python benchmarks/peers.py --out build/bench/peers.json
 
 docs: $(READY)  ## the documentation, into docs/_build/html
@@ -45,4 +48,9 @@ $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -m venv .venv
 	@$(PIP) install -c constraints.txt hatchling
 	@$(PIP) install -c constraints.txt --no-build-isolation -e '.[dev]'
+	@touch $@
+
+$(PEERS): $(READY)
+	@echo "Installing transformers and lightning, to compare with ..."
+	@$(PIP) install -c constraints.txt --no-build-isolation -e '.[peers]'
 	@touch $@

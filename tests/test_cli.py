@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 from matplotlib.image import imread
@@ -10,8 +11,9 @@ from typer.testing import CliRunner
 
 import onenth
 from onenth.cli import COMMANDS, app
-from onenth.lab import artificial
+from onenth.lab import artificial, demo
 from onenth.lab.artificial import EXPERIMENTS, recovery
+from onenth.lab.tasks import recipe
 
 
 def invoke(*arguments):
@@ -23,7 +25,13 @@ def reduced(monkeypatch):
     monkeypatch.setattr(artificial, "EXPERIMENTS", (*EXPERIMENTS[:2], recovery("complex")))
 
 
-@pytest.mark.usefixtures("reduced")
+@pytest.fixture
+def operators(monkeypatch):
+    """The demo ends after the artificial experiments."""
+    monkeypatch.setattr(demo, "VARIANTS", {})
+
+
+@pytest.mark.usefixtures("reduced", "operators")
 def test_demo_reports_and_draws(tmp_path):
     folder = tmp_path / "new" / "folder"
     result = invoke("demo", "--out", folder, "--seed", 1)
@@ -42,6 +50,7 @@ def test_demo_reports_and_draws(tmp_path):
         assert imread(folder / name).std() > 0.05
 
 
+@pytest.mark.usefixtures("operators")
 def test_demo_draws_the_same_for_the_same_seed(tmp_path, monkeypatch):
     monkeypatch.setattr(artificial, "EXPERIMENTS", EXPERIMENTS[:1])
     for folder, seed in (("a", 1), ("b", 1), ("c", 2)):
@@ -50,12 +59,38 @@ def test_demo_draws_the_same_for_the_same_seed(tmp_path, monkeypatch):
     assert a == b != c
 
 
+@pytest.mark.usefixtures("operators")
 def test_demo_fails_where_a_target_is_missed(tmp_path, monkeypatch):
     monkeypatch.setattr(artificial, "EXPERIMENTS", (recovery("quaternion", layers=1),))
     result = invoke("demo", "--out", tmp_path)
     assert result.exit_code == 1
     assert "target missed by quaternion rule: the rule ended" in result.stderr
     assert (tmp_path / "quaternion-rule.png").exists()
+
+
+def test_demo_trains_models_and_draws_them(tmp_path, monkeypatch):
+    """A few steps of each are enough to see tables and pictures, and too few for the targets."""
+
+    def short(name):
+        own = recipe(name)
+        training = replace(own.training, steps=4, warmup=2, save_every=2, evaluate_every=2, report_every=2)
+        search = own.search and replace(own.search, beam=1, more=0)
+        return replace(own, training=training, search=search)
+
+    monkeypatch.setattr(artificial, "EXPERIMENTS", EXPERIMENTS[:1])
+    monkeypatch.setattr(demo, "VARIANTS", {"agreement": ("dense", "n4"), "style": ("n4",)})
+    monkeypatch.setattr(demo, "recipe", short)
+    result = invoke("demo", "--out", tmp_path)
+    assert result.exit_code == 1, result.output
+    assert result.stderr.count("target missed by") == 2
+    for task in ("agreement", "style"):
+        assert f"{task}: n4 reached" in result.stderr
+        for name in (f"{task}.png", f"{task}-learning.png"):
+            assert name in result.stdout
+            assert imread(tmp_path / name).std() > 0.05
+    for part in ("Subject-verb agreement", "nearest noun", "copy", "s in all"):
+        assert part in result.stdout
+    assert len(list((tmp_path / "runs").rglob("result.json"))) == 3
 
 
 def test_params_prints_tables():
