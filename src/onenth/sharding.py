@@ -6,6 +6,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.autograd import Variable
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, Shard
@@ -20,23 +21,36 @@ def shard(model: nn.Module, mesh: DeviceMesh, **options: Any) -> None:
 
     Components S (terms, k/n, d/n) are sharded over their outputs o where these divide evenly, so that each
     rank holds whole terms' slices; other parameters as usual. Rules are n³ numbers or fewer and often shared:
-    they stay whole on every rank, and their gradients are averaged as they arrive. Call it once on the whole
-    model; further options go to `fully_shard`. Optimise with `onenth.param_groups`, which keeps sharded and
-    whole parameters in different groups, and clip with `clip_grad_norm_` from here.
+    they stay whole on every rank, and their gradients are averaged at the end of a backward. Call it once on
+    the whole model; further options go to `fully_shard`. Optimise with `onenth.param_groups`, which keeps
+    sharded and whole parameters in different groups, and clip with `clip_grad_norm_` from here.
     """
     group = mesh.get_group()
     ranks = mesh.size()
     owners = [module for module in model.modules() if isinstance(module, Rule)]
     rules = dict.fromkeys(own for rule in owners for own in rule.parameters())  # the same order on every rank
 
-    def average(parameter: Tensor) -> None:
-        assert parameter.grad is not None
-        dist.all_reduce(parameter.grad, group=group)
-        parameter.grad.div_(ranks)
+    waiting: set[Tensor] = set()
+
+    def average() -> None:
+        own = [parameter for parameter in rules if parameter in waiting]
+        waiting.clear()
+        for grads in _by_dtype([_grad(parameter) for parameter in own]):
+            together = torch.cat([grad.flatten() for grad in grads])
+            dist.all_reduce(together, group=group)
+            together /= ranks
+            for grad, mean in zip(grads, together.split([grad.numel() for grad in grads]), strict=True):
+                grad.copy_(mean.view_as(grad))
+
+    def arrived(parameter: Tensor) -> None:
+        # in which order they arrive depends on the rows that a rank has: they meet in the order of the model
+        if not waiting:
+            Variable._execution_engine.queue_callback(average)
+        waiting.add(parameter)
 
     for parameter in rules:
         dist.broadcast(parameter.data, src=dist.get_global_rank(group, 0), group=group)
-        parameter.register_post_accumulate_grad_hook(average)
+        parameter.register_post_accumulate_grad_hook(arrived)
 
     components = {
         layer.S for layer in model.modules() if isinstance(layer, PHMLinear) and hasattr(layer, "S")
@@ -76,6 +90,13 @@ def _parts(parameters: Iterable[Tensor]) -> Iterable[list[Tensor]]:
     for parameter in parameters:
         if parameter.grad is not None:
             parts.setdefault(isinstance(parameter, DTensor), []).append(parameter)
+    return parts.values()
+
+
+def _by_dtype(grads: list[Tensor]) -> Iterable[list[Tensor]]:
+    parts: dict[torch.dtype, list[Tensor]] = {}
+    for grad in grads:
+        parts.setdefault(grad.dtype, []).append(grad)
     return parts.values()
 
 

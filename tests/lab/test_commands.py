@@ -1,5 +1,6 @@
 """The laboratory on the command line: what it writes, prints, refuses, and how it is taken up again."""
 
+import hashlib
 import json
 import os
 import re
@@ -255,9 +256,37 @@ def test_a_folder_of_another_recipe_or_data_is_refused(tmp_path):
 
 def test_settings_that_change_nothing_may_differ(tmp_path):
     train(tmp_path)
-    path = only(tmp_path, "recipe.json")
-    path.write_text(path.read_text().replace('"workers": 0', '"workers": 2'))
-    assert train(tmp_path).exit_code == 0
+    written = only(tmp_path).stat().st_mtime_ns
+    again = train(
+        tmp_path, "agreement/small/n4", "--set", "training.workers=2", "--set", "training.most_bad=3"
+    )
+    assert again.exit_code == 0
+    assert only(tmp_path).stat().st_mtime_ns == written
+
+
+def test_a_long_name_is_told_by_its_hash(tmp_path):
+    more = ["--set", "training.clip=0.123456789", "--set", "training.label_smoothing=0.0123456789"]
+    found = train(tmp_path, "agreement/small/n4", *more, "--json")
+    assert found.exit_code == 0, found.output
+    name = json.loads(found.stdout)["recipe"]
+    assert "training.label_smoothing=0.0123456789" in name
+    [folder] = (tmp_path / "runs" / "agreement" / "small").iterdir()
+    assert folder.name == f"n4+{hashlib.sha256(name.partition('+')[2].encode()).hexdigest()[:12]}"
+    assert [row["recipe"] for row in json.loads(
+        invoke("table", "agreement", "--runs", tmp_path / "runs", "--json").stdout)] == [name]  # fmt: skip
+
+
+def test_a_run_on_files_is_not_measured_on_the_embedded_corpus(trained):
+    found = invoke("evaluate", run_of(trained, "agreement"))
+    assert found.exit_code == 2
+    assert re.search("was trained on .*, not on the embedded corpus: name --data", found.stderr)
+
+
+def test_float64_is_trained_in_float64(tmp_path):
+    found = train(tmp_path, "agreement/small/n4", "--set", "training.precision=float64")
+    assert found.exit_code == 0, found.output
+    weights = load_file(only(tmp_path, "model/model.safetensors"))
+    assert {value.dtype for value in weights.values()} == {torch.float64}
 
 
 @pytest.mark.parametrize(
@@ -325,6 +354,28 @@ def test_a_terminated_run_saves_and_goes_on(tmp_path):
     again.send_signal(signal.SIGTERM)
     _, err = again.communicate(timeout=60)
     assert f"goes on from step {step}" in err
+
+
+@pytest.mark.parametrize("parallel", ["ddp", pytest.param("fsdp", marks=pytest.mark.full)])
+def test_torchrun_trains_on_two_ranks(parallel, tmp_path):
+    data = style(tmp_path / "data")
+    words = ["train", "style/small/n4", "--data", data, *SMALL, *SIZE["style"], "--json"]
+    torchrun = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node=2",
+        "-m",
+        "onenth",
+    ]
+    program = [*torchrun, *map(str, words), "--set", f"training.parallel={parallel}"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    found = subprocess.run(program, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert found.returncode == 0, found.stderr
+    result = json.loads(found.stdout)
+    assert (result["about"]["ranks"], result["training"]["steps"]) == (2, 6)
+    assert results.read(only(tmp_path)) == result
 
 
 def test_no_space_is_one_sentence_and_loses_nothing(tmp_path):

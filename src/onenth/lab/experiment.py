@@ -9,6 +9,7 @@ RUNS/agreement/small/n4/seed-0/
 """
 
 import dataclasses
+import hashlib
 import json
 import shutil
 import time
@@ -41,8 +42,7 @@ from onenth.nn.sharing import layers
 
 RESULT, RECIPE, MODEL = "result.json", "recipe.json", "model"
 
-# what may differ when a run is taken up again, for it changes nothing that is computed
-_FREE = {"workers", "report_every", "most_bad"}
+_LONG = 120  # characters; a name of a folder has 255 at most
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,11 @@ class Experiment:
 
     @property
     def folder(self) -> Path:
-        return self.out / self.recipe.name / f"seed-{self.seed}"
+        """Named after the recipe; many settings made by hand are told by their hash."""
+        name, plus, by_hand = self.recipe.name.partition("+")
+        if len(by_hand) > _LONG:
+            by_hand = hashlib.sha256(by_hand.encode()).hexdigest()[:12]
+        return self.out / (name + plus + by_hand) / f"seed-{self.seed}"
 
     @property
     def task(self) -> Task:
@@ -77,57 +81,56 @@ def perform(experiment: Experiment, console: Console, *, fresh: bool = False) ->
 
     Ranks other than the first return None.
     """
+    check.check(experiment.recipe)
+    with joined(experiment.device) as ranks:
+        return _perform(experiment, console, fresh, ranks)
+
+
+def _perform(experiment: Experiment, console: Console, fresh: bool, ranks: Ranks) -> dict[str, Any] | None:
     began = time.perf_counter()
     recipe, folder, task = experiment.recipe, experiment.folder, experiment.task
-    check.check(recipe)
-    with joined(experiment.device) as ranks:
-        splits = read(task, experiment.data)
-        if ranks.first:
-            if fresh and folder.exists():
-                shutil.rmtree(folder)
-            _claim(experiment, splits)
-        finished = (folder / RESULT).exists()
-        ranks.barrier()
-        if finished:
-            return results.read(folder / RESULT) if ranks.first else None
-        vocabulary = _vocabulary(experiment, splits, ranks)
-        torch.manual_seed(experiment.seed)
-        model = _model(task, recipe, vocabulary)
-        trained = _train(experiment, splits, vocabulary, model, ranks, console)
-        if not ranks.first:
-            return None
-        evaluated = time.perf_counter()
-        held = _save_model(folder, trained.model, vocabulary)
-        measured = task.measure(trained.model, splits.test, vocabulary, recipe, ranks.device)
-        ended = time.perf_counter()
-        path = folder / RESULT
-        found = {
-            "schema": results.SCHEMA,
-            "recipe": recipe.name,
-            "task": recipe.task,
-            "seed": experiment.seed,
-            "config": dataclasses.asdict(recipe),
-            "data": {"name": splits.name, "hashes": dict(splits.hashes)},
-            "about": {**results.about(ranks.device), "ranks": ranks.count},
-            "model": held,
-            "parameters": parameters(trained.model),
-            "seconds": {
-                "training": trained.progress.seconds,
-                "evaluation": ended - evaluated,
-                "all": ended - began,
-            },
-            "training": {
-                "steps": trained.progress.step,
-                "averaged": trained.averaged,
-                "bad": trained.progress.bad,
-                "tokens_per_second": trained.progress.tokens / max(1e-9, trained.progress.seconds),
-                "peak_memory": peak_memory(ranks.device),
-            },
-            "metrics": measured.metrics,
-            "outputs": results.write_outputs(path, measured.lines),
-        }
-        results.write(path, found)
-        return found
+    splits = read(task, experiment.data)
+    if ranks.first:
+        if fresh and folder.exists():
+            shutil.rmtree(folder)
+        _claim(experiment, splits)
+    if ranks.agree((folder / RESULT).exists()):
+        return results.read(folder / RESULT) if ranks.first else None
+    vocabulary = _vocabulary(experiment, splits, ranks)
+    torch.manual_seed(experiment.seed)
+    trained = _train(experiment, splits, vocabulary, _model(task, recipe, vocabulary), ranks, console)
+    if not ranks.first:
+        return None
+    evaluated = time.perf_counter()
+    held = _save_model(folder, trained.model, vocabulary)
+    measured = task.measure(trained.model, splits.test, vocabulary, recipe, ranks.device)
+    ended = time.perf_counter()
+    path, progress = folder / RESULT, trained.progress
+    found = {
+        "schema": results.SCHEMA,
+        "recipe": recipe.name,
+        "task": recipe.task,
+        "seed": experiment.seed,
+        "config": dataclasses.asdict(recipe),
+        "data": {"name": splits.name, "hashes": dict(splits.hashes)},
+        "about": {**results.about(ranks.device), "ranks": ranks.count},
+        "model": held,
+        "parameters": parameters(trained.model),
+        "seconds": {
+            "training": progress.seconds, "evaluation": ended - evaluated, "all": ended - began,
+        },
+        "training": {
+            "steps": progress.step,
+            "averaged": trained.averaged,
+            "bad": progress.bad,
+            "tokens_per_second": progress.tokens / max(1e-9, progress.seconds),
+            "peak_memory": peak_memory(ranks.device),
+        },
+        "metrics": measured.metrics,
+        "outputs": results.write_outputs(path, measured.lines),
+    }  # fmt: skip
+    results.write(path, found)
+    return found
 
 
 def evaluate(
@@ -135,7 +138,10 @@ def evaluate(
 ) -> tuple[dict[str, Any], Sequence[str]]:
     """The metrics and outputs of a finished run's model, on any data."""
     task, recipe, model, vocabulary = load(folder, device)
-    rows = getattr(read(task, data), split)
+    splits, held = read(task, data), results.read(folder / RESULT)["data"]
+    if data is None and dict(splits.hashes) != held["hashes"]:
+        raise Problem(f"{folder} was trained on {held['name']}, not on the embedded corpus: name --data")
+    rows = getattr(splits, split)
     _check_positions(recipe, task.examples(rows, vocabulary), split)
     measured = task.measure(model, rows, vocabulary, recipe, device)
     return measured.metrics, measured.lines
@@ -188,11 +194,7 @@ def _claim(experiment: Experiment, splits: Splits[Any]) -> None:
             raise Problem.at(path, None, f"is damaged ({error})", "start anew with --fresh") from error
         if not isinstance(there, dict):
             raise Problem.at(path, None, "is no recipe", "start anew with --fresh")
-        differ = [
-            one
-            for one in settings.differences(own, there)
-            if one.partition(":")[0].rpartition(".")[2] not in _FREE
-        ]
+        differ = [*settings.differences(own, there)]
         if differ:
             raise Problem.at(
                 experiment.folder,
@@ -227,7 +229,8 @@ def _vocabulary(experiment: Experiment, splits: Splits[Any], ranks: Ranks) -> Vo
 
 
 def _model(task: Task, recipe: Recipe, vocabulary: Vocabulary) -> nn.Module:
-    return task.model(dataclasses.replace(recipe.model, vocabulary=len(vocabulary)))
+    model = task.model(dataclasses.replace(recipe.model, vocabulary=len(vocabulary)))
+    return model.double() if recipe.training.precision == "float64" else model
 
 
 def _train(

@@ -14,6 +14,8 @@ from onenth.lab.settings import settings, written
 from onenth.lab.tasks import TASKS, recipe, recipes
 from onenth.rule import Rule
 
+_WIDTH = 120  # what a table of settings needs
+
 
 def show(task: str | None, as_json: bool) -> None:
     """Prints all recipes, of one task or of all, on stdout."""
@@ -50,8 +52,10 @@ def show_one(name: str, as_json: bool) -> None:
     for title in ("setting", "value", "paper", "takes", "what it is"):
         grid.add_column(title, no_wrap=title != "takes" and title != "what it is")
     for row in rows:
-        grid.add_row(row["path"], written(row["value"]), written(row["paper"]), row["kind"], row["about"])
-    Console(highlight=False, soft_wrap=True).print(grid)
+        grid.add_row(row["path"], _short(row["value"]), _short(row["paper"]), row["kind"], row["about"])
+    console = Console(highlight=False, soft_wrap=True)
+    console.width = max(_WIDTH, console.width)
+    console.print(grid)
 
 
 def sizes(own: Recipe) -> dict[str, Any]:

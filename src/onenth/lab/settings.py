@@ -10,6 +10,9 @@ from typing import Any, NamedTuple
 from onenth.lab.errors import Problem
 from onenth.lab.recipe import Recipe
 
+# they change nothing that is computed, so a run may be taken up with others: no name tells them
+FREE = {"training.workers", "training.report_every", "training.most_bad"}
+
 _GIVEN = {"model.classes", "model.pad", "model.bos", "model.eos"}  # by the task and its vocabulary
 _MODEL = {
     "n": "the parameters are divided by it; none: dense layers, or what the rule says",
@@ -77,19 +80,19 @@ def change(recipe: Recipe, assignments: typing.Sequence[str]) -> Recipe:
         f"{part}.{name}": value
         for part, values in changed.items()
         for name, value in values.items()
-        if value != before[f"{part}.{name}"]
+        if value != before[f"{part}.{name}"] and f"{part}.{name}" not in FREE
     }
     name = "+".join([recipe.name, *(f"{path}={written(told[path])}" for path in sorted(told))])
     return dataclasses.replace(recipe, name=name, **parts)
 
 
 def differences(one: dict[str, Any], other: dict[str, Any], path: str = "") -> Iterator[str]:
-    """What two configurations differ in, as `path: value here, value there`."""
+    """What two configurations differ in, as `path: value here, value there`; but for what is `FREE`."""
     for key in sorted(one.keys() | other.keys()):
         here, there = one.get(key), other.get(key)
         if isinstance(here, dict) and isinstance(there, dict):
             yield from differences(here, there, f"{path}{key}.")
-        elif here != there:
+        elif here != there and f"{path}{key}" not in FREE:
             yield f"{path}{key}: {written(here)} here, {written(there)} there"
 
 

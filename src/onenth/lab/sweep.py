@@ -29,11 +29,11 @@ def planned(setup: str, variants: Sequence[str], assignments: Sequence[str]) -> 
 
 
 def variants(n: Iterable[int], rank: Iterable[int | None], rule: Iterable[str]) -> Iterator[str]:
-    """The names of all combinations. A named algebra has its own n, and no rank.
+    """The names of all combinations. A named algebra has its own n, and no rank; n=1 is dense.
 
     Example:
-        >>> [*variants([4, 8], [None, 8], ["learned", "quaternion"])]
-        ['n4', 'n4-rank8', 'n8', 'n8-rank8', 'quaternion']
+        >>> [*variants([1, 4, 8], [None, 8], ["learned", "quaternion"])]
+        ['dense', 'n4', 'n4-rank8', 'n8', 'n8-rank8', 'quaternion']
     """
     found = [
         name_of(own, products, kind) if kind in ("learned", "diagonal") else name_of(None, None, kind)

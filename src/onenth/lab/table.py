@@ -14,6 +14,8 @@ from onenth.lab.measure.bootstrap import Difference, compare
 from onenth.lab.runs import Group, groups
 from onenth.lab.tasks import TASKS
 
+_WIDTH = 110  # what a table needs
+
 
 @dataclass(frozen=True)
 class Row:
@@ -48,6 +50,7 @@ def show(folder: Path, task: str, as_json: bool) -> None:
         print(json.dumps([asdict(row) for row in made], indent=2))
         return
     console = Console(highlight=False, soft_wrap=True)
+    console.width = max(_WIDTH, console.width)  # in a narrower one, rich would cut figures
     for setup in dict.fromkeys(row.setup for row in made):
         for line in _lines([row for row in made if row.setup == setup], task, setup):
             console.print(line, markup=False) if isinstance(line, str) else console.print(line)
@@ -86,9 +89,7 @@ def _answers(numbers):  # type: ignore[no-untyped-def]
 def _lines(found: list[Row], task: str, setup: str) -> Iterator[Table | str]:
     metric = TASKS[task].metric
     yield f"{TASKS[task].title}, {setup.replace('+', ', ')}"
-    grid = Table(
-        box=box.SIMPLE, padding=(0, 1, 0, 0), title=f"{TASKS[task].title}, {setup}", title_justify="left"
-    )
+    grid = Table(box=box.SIMPLE, padding=(0, 1, 0, 0))
     for title in ("variant", "layers", metric, "± seeds", "paper", "− dense", "95 %", "tokens/s", "training"):
         grid.add_column(title, justify="left" if title == "variant" else "right")
     for row in found:

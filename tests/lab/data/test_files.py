@@ -35,9 +35,9 @@ def assert_refused(path, where, what):
 
 
 def long_text():
-    """Half a megabyte of lines of all lengths, some longer than what is read at once."""
+    """Lines of all lengths, some longer than what is read at once."""
     draw = random.Random(0)
-    sizes = [draw.choice([0, 1, 40, 300]) for _ in range(4000)] + [200_000, 3, 0, 70_000]
+    sizes = [draw.choice([0, 1, 40, 300]) for _ in range(1000)] + [100_000, 3, 0, 30_000]
     return ["".join(draw.choices("aé中𝄞 \t", k=size)) for size in sizes]
 
 
@@ -82,7 +82,7 @@ def test_what_is_no_text_is_refused_with_its_line(file, ending, content, where, 
 
 
 @every_archive
-@pytest.mark.parametrize("size", [5, 300_000])
+@pytest.mark.parametrize("size", [5, 80_000])
 def test_an_archive_cut_anywhere_is_refused(file, ending, size):
     whole = PACK[ending](random.Random(0).randbytes(size).hex().encode())
     places = range(1, len(whole)) if size < 10 else [1, len(whole) // 2, *range(len(whole) - 9, len(whole))]

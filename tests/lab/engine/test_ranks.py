@@ -4,6 +4,7 @@ This file is also the program that each rank runs: `test_ranks.py COMMAND FOLDER
 """
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -63,6 +64,28 @@ def all_cases(folder):
                     one(left, ranks, dropout=0.1, **settings)()
                 else:
                     raise AssertionError("it was not stopped")
+
+
+def every_step(folder):
+    """Takes a run up at every step, from the checkpoint of that step alone."""
+    with joined(CPU) as ranks:
+        for name, more in EVERY.items():
+            settings = {"average": 40, "save_every": 1, **more}
+            whole = folder / name / "whole"
+            one(whole, ranks, dropout=0.1, **settings)()
+            for step in range(1, 31):
+                left = folder / name / f"left-{step}"
+                if ranks.first:
+                    shutil.copytree(whole / f"step-{step:08d}", left / f"step-{step:08d}")
+                ranks.barrier()
+                one(left, ranks, dropout=0.1, **{**settings, "save_every": 1000})()
+
+
+EVERY = {
+    "ddp": {"parallel": "ddp"},
+    "ddp, two workers": {"parallel": "ddp", "workers": 2},
+    "fsdp": {"parallel": "fsdp"},
+}
 
 
 class Asks(Silence):
@@ -140,6 +163,27 @@ def test_two_ranks_can_be_taken_up_at_any_step(step, parallel, folder):
             assert torch.equal(found[group][name], value), f"{group} {name}"
 
 
+@pytest.fixture(scope="module")
+def taken_up(tmp_path_factory):
+    made = tmp_path_factory.mktemp("every")
+    program = launch(2, "every_step", made)
+    output, _ = program.communicate(timeout=290)
+    assert program.returncode == 0, output
+    return made
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", EVERY)
+def test_two_ranks_can_be_taken_up_at_every_step(name, taken_up):
+    wanted = checkpoint(taken_up / name / "whole")
+    for step in range(1, 31):
+        found = checkpoint(taken_up / name / f"left-{step}")
+        for group, held in wanted.items():
+            assert found[group].keys() == held.keys()
+            for key, value in held.items():
+                assert torch.equal(found[group][key], value), f"step {step}: {group} {key}"
+
+
 @pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
 def test_one_rank_goes_on_from_what_two_have_saved(parallel, folder, tmp_path):
     source = folder / parallel / "adam" / "step-00000020"
@@ -177,4 +221,4 @@ def test_a_killed_rank_ends_the_others(rank, tmp_path):
 
 
 if __name__ == "__main__":
-    {"all_cases": all_cases, "forever": forever}[sys.argv[1]](Path(sys.argv[2]))
+    {"all_cases": all_cases, "every_step": every_step, "forever": forever}[sys.argv[1]](Path(sys.argv[2]))

@@ -1,6 +1,7 @@
 """The processes that train together: one, or those that torchrun starts."""
 
 import contextlib
+import gc
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -56,6 +57,10 @@ class Ranks:
         dist.all_gather(found, own)
         return [each.cpu() for each in found]
 
+    def agree(self, verdict: bool) -> bool:
+        """The first rank's verdict, for all: what lies in a folder may change between two looks at it."""
+        return bool(self.sum(torch.tensor([float(verdict and self.first)], device=self.device)))
+
     def barrier(self) -> None:
         self.sum(torch.zeros(1, device=self.device))
 
@@ -80,6 +85,7 @@ def joined(device: torch.device) -> Iterator[Ranks]:
     try:
         yield Ranks(dist.get_rank(), count, device)
     finally:
+        gc.collect()  # models that are sharded hold the group
         dist.destroy_process_group()
 
 

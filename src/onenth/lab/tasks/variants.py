@@ -29,8 +29,8 @@ def name_of(n: int | None, rank: int | None, rule: str) -> str:
         >>> name_of(8, 16, "learned"), name_of(4, None, "diagonal"), name_of(None, None, "octonion")
         ('n8-rank16', 'n4-diagonal', 'octonion')
     """
-    if n is None:
-        return "dense" if rule == "learned" else rule
+    if n is None or n == 1:
+        return "dense" if rule in ("learned", "diagonal") else rule
     parts = [f"n{n}", *([f"rank{rank}"] if rank is not None else []), *([rule] if rule != "learned" else [])]
     return "-".join(parts)
 

@@ -166,7 +166,9 @@ def corpus(seed: int = 0) -> Splits[Sentence]:
     text = "".join(f"{row.words}\t{row.plural}\t{row.attractors}\n" for row in every)
     dev, test = _TRAIN, _TRAIN + _DEV
     hashes = {"embedded": hashlib.sha256(text.encode()).hexdigest()}
-    return Splits("embedded", every[:dev], every[dev:test], every[test:], hashes)
+    return Splits(
+        f"embedded agreement corpus, seed {seed}", every[:dev], every[dev:test], every[test:], hashes
+    )
 
 
 def baselines(rows: Sequence[Sentence]) -> dict[str, float]:

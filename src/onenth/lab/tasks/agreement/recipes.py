@@ -28,7 +28,7 @@ def paper(variant: str = "dense") -> Recipe:
 
 
 def small(variant: str = "dense") -> Recipe:
-    """The same model, trained for a quarter of a minute or so."""
+    """The same model for the embedded corpus, trained for less than half a minute."""
     own = paper(variant)
     training = Training(
         steps=600,
@@ -38,6 +38,7 @@ def small(variant: str = "dense") -> Recipe:
         decay="linear",
         beta2=0.999,
         rates="even",
+        clip=1.0,
         save_every=300,
         evaluate_every=300,
         report_every=20,
