@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -245,10 +246,10 @@ def test_a_folder_of_another_recipe_or_data_is_refused(tmp_path):
     assert re.search(r"holds a run of another recipe or other data, data\.hashes\.", other.stderr)
     assert "--fresh" in other.stderr
     path = only(tmp_path, "recipe.json")
-    path.write_text(path.read_text().replace('"beta2": 0.98', '"beta2": 0.9'))
+    path.write_text(path.read_text().replace('"beta1": 0.9', '"beta1": 0.8'))
     changed = train(tmp_path)
     assert changed.exit_code == 2
-    assert "training.beta2: 0.98 here, 0.9 there" in changed.stderr
+    assert "training.beta1: 0.9 here, 0.8 there" in changed.stderr
     for text in ("{", "[]", "\xff"):
         path.write_bytes(text.encode("latin-1"))
         assert train(tmp_path).exit_code == 2
@@ -349,8 +350,11 @@ def test_a_terminated_run_saves_and_goes_on(tmp_path):
     [step] = re.findall(r"stopped at step (\d+) by SIGTERM, and saved", err)
     assert list(tmp_path.rglob(f"step-{int(step):08d}"))
     assert "Traceback" not in err
+    left = sorted(tmp_path.rglob("step-*"))
     again = command(*words, cwd=tmp_path)
-    time.sleep(8)
+    while sorted(tmp_path.rglob("step-*")) == left:
+        assert again.poll() is None, again.communicate()
+        time.sleep(0.05)
     again.send_signal(signal.SIGTERM)
     _, err = again.communicate(timeout=60)
     assert f"goes on from step {step}" in err
@@ -431,5 +435,11 @@ def test_help_has_types_defaults_and_the_papers_values():
     )
 
 
-def test_completion_can_be_shown():
-    assert "complete" in invoke("--show-completion", "bash").output
+def test_the_shell_can_complete_commands():
+    """What the installed completion asks the command."""
+    environment = os.environ | {
+        "_ONENTH_COMPLETE": "complete_bash", "COMP_WORDS": "onenth tr", "COMP_CWORD": "1",
+    }  # fmt: skip
+    program = Path(sys.executable).with_name("onenth")
+    found = subprocess.run([program], env=environment, capture_output=True, text=True, check=True)
+    assert found.stdout.split() == ["train", "translate"]

@@ -102,7 +102,6 @@ CANNOT_BE = [
     ("training.learning_rate=-1", "must be above 0"),
     ("training.learning_rate=nan", "must be finite"),
     ("training.learning_rate=inf", "must be finite"),
-    ("training.warmup=0", "decay=inverse-sqrt"),
     ("training.warmup=-1", "at least 0"),
     ("training.beta1=1", "must be below 1"),
     ("training.beta1=-0.1", "at least 0"),
@@ -146,7 +145,7 @@ CANNOT_BE = [
     ("model.rule=quaternon", "quaternon"),
     ("model.rule=octonion", "n=4 contradicts the rule, which has n=8"),
     ("search.beam=0", "at least 1"),
-    ("search.beam=700", "search.beam=700 must be at most model.vocabulary"),
+    ("search.beam=1601", "search.beam=1601 must be at most model.vocabulary"),
     ("search.alpha=-1", "at least 0"),
     ("search.alpha=nan", "must be finite"),
     ("search.more=-1", "at least 0"),
@@ -178,6 +177,14 @@ def test_all_that_is_wrong_is_said_at_once():
     ) as refused:
         check(own)
     assert all(path in str(refused.value) for path in ("training.steps", "model.dropout", "search.beam"))
+
+
+def test_an_inverse_root_needs_a_warm_up():
+    with pytest.raises(
+        Problem, match=r"training\.warmup=0 leaves training\.decay=inverse-sqrt without a start"
+    ):
+        check(change(STYLE, ["training.decay=inverse-sqrt", "training.warmup=0"]))
+    check(change(STYLE, ["training.decay=constant", "training.warmup=0"]))
 
 
 def test_a_linear_decay_needs_steps_after_the_warm_up():

@@ -56,14 +56,13 @@ def all_cases(folder):
         for parallel in ("ddp", "fsdp"):
             settings = {"parallel": parallel, "average": 40, "save_every": 1}
             one(folder / parallel / "whole", ranks, dropout=0.1, **settings)()
-            for step in (1, 13, 29):
-                left = folder / parallel / f"left-{step}"
-                try:
-                    one(left, ranks, dropout=0.1, tell=Asks(step, ranks), **settings)()
-                except Stopped:
-                    one(left, ranks, dropout=0.1, **settings)()
-                else:
-                    raise AssertionError("it was not stopped")
+            left = folder / parallel / "left"
+            try:
+                one(left, ranks, dropout=0.1, tell=Asks(13, ranks), **settings)()
+            except Stopped:
+                one(left, ranks, dropout=0.1, **settings)()
+            else:
+                raise AssertionError("it was not stopped")
 
 
 def every_step(folder):
@@ -154,9 +153,8 @@ def test_two_ranks_end_where_one_does(name, parallel, folder):
 
 
 @pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
-@pytest.mark.parametrize("step", [1, 13, 29])
-def test_two_ranks_can_be_taken_up_at_any_step(step, parallel, folder):
-    found, wanted = (checkpoint(folder / parallel / name) for name in (f"left-{step}", "whole"))
+def test_two_ranks_that_were_stopped_can_be_taken_up(parallel, folder):
+    found, wanted = (checkpoint(folder / parallel / name) for name in ("left", "whole"))
     for group, held in wanted.items():
         assert found[group].keys() == held.keys()
         for name, value in held.items():
@@ -200,7 +198,7 @@ def test_one_rank_goes_on_from_what_two_have_saved(parallel, folder, tmp_path):
         torch.testing.assert_close(model[key], value, rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("rank", [pytest.param(0, marks=pytest.mark.full), 1])
 def test_a_killed_rank_ends_the_others(rank, tmp_path):
     program = launch(2, "forever", tmp_path)
     try:

@@ -147,7 +147,7 @@ def test_a_checkpoint_of_another_model_is_refused(tmp_path):
 
 
 def test_it_learns(tmp_path):
-    ended = run(tmp_path, steps=150, train=examples(400), own=model(dropout=0.0))()
+    ended = run(tmp_path, steps=300, train=examples(400), own=model(dropout=0.0))()
     assert ended.progress.best < 0.3  # one that knows nothing is at 0.69
 
 

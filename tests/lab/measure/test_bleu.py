@@ -79,12 +79,10 @@ def test_the_signature_names_the_tokens(tokenize):
     assert f"nrefs:1|case:mixed|eff:no|tok:{tokenize}|smooth:exp|version:" in signature
 
 
-@pytest.mark.parametrize(("tokenize", "warned"), [("13a", True), ("none", False)])
-def test_sacrebleu_warns_of_text_cut_already_where_that_is_wrong(tokenize, warned, caplog):
+@pytest.mark.parametrize("tokenize", ["13a", "none"])
+def test_nothing_is_said_of_text_cut_already(tokenize, caplog):
     texts = ["well , this has been cut already ."] * 100
     assert bleu(texts, texts, tokenize).value == pytest.approx(100)
-    assert ("tokenized period" in caplog.text) is warned
-    caplog.clear()
     statistics(texts, texts, tokenize)
     assert not caplog.text
 

@@ -26,7 +26,8 @@ class Reporter:
     """
 
     def __init__(self, folder: Path, name: str, steps: int, console: Console) -> None:
-        self._folder, self._console, self._now = folder, console, ""
+        self._folder, self._console = folder, console
+        self._newest: dict[str, str] = {}  # figures, to be shown beside the bar
         self._bar = Progress(
             TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}"),
             TimeElapsedColumn(), TextColumn("left:"), TimeRemainingColumn(), TextColumn("{task.fields[now]}"),
@@ -79,9 +80,8 @@ class Reporter:
         for key, value in told.items():
             if isinstance(value, int | float):
                 self._board.add_scalar(key, value, step)
-        now = [f"{key} {told[key]:,.4g}" for key in _SHOWN if told.get(key) is not None]
-        self._now = "  ".join(now) or self._now
-        self._bar.update(self._task, now=self._now)
+        self._newest |= {key: f"{told[key]:,.4g}" for key in _SHOWN if told.get(key) is not None}
+        self._bar.update(self._task, now="  ".join(f"{key} {own}" for key, own in self._newest.items()))
 
 
 class Silence:
