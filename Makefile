@@ -45,9 +45,11 @@ clean:  ## remove what was built, and .venv
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.version_info < (3, 11) and sys.exit("onenth needs Python 3.11 or later, and $(PYTHON) is %d.%d; name another: make PYTHON=python3.12" % sys.version_info[:2])'
 	@echo "Making .venv from constraints.txt (a few minutes the first time) ..."
+	@mkdir -p .venv && date +%s > .venv/began
 	@$(PYTHON) -m venv .venv
 	@$(PIP) install -c constraints.txt hatchling
 	@$(PIP) install -c constraints.txt --no-build-isolation -e '.[dev]'
+	@echo "Made .venv in $$(( $$(date +%s) - $$(cat .venv/began) )) s"
 	@touch $@
 
 $(PEERS): $(READY)

@@ -150,8 +150,9 @@ def evaluate(
 def load(folder: Path, device: torch.device) -> tuple[Task, Recipe, nn.Module, Vocabulary]:
     """The model of a finished run, with what it takes to use it."""
     held = results.read(folder / RESULT)
-    task = TASKS[held["task"]]
-    recipe = _recipe(held["config"])
+    if held["task"] not in TASKS:
+        raise Problem.at(folder / RESULT, None, f"is of the task {held['task']!r}, which is not known here")
+    task, recipe = TASKS[held["task"]], _recipe(held["config"])
     for name, sha256 in held["model"].items():
         if not (path := folder / MODEL / name).is_file() or digest(path) != sha256:
             raise Problem.at(path, None, "is not the file that the run left", "train it again with --fresh")

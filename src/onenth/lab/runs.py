@@ -23,9 +23,10 @@ class Finished:
     result: dict[str, Any]
 
     def numbers(self) -> np.ndarray:
-        """What the metric is made of, for each sentence (sentences, numbers)."""
+        """What the metric is made of, for each sentence: (sentences,) answers, or (sentences, 10) counts."""
         task = TASKS[self.result["task"]]
-        return np.array([task.numbers(line) for line in results.outputs(self.path)])
+        found = np.array([task.numbers(line) for line in results.outputs(self.path)])
+        return found[:, 0] if found.shape[1] == 1 else found
 
 
 @dataclass(frozen=True)

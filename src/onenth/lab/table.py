@@ -63,8 +63,7 @@ def _row(group: Group, others: list[Group], name: str) -> Row:
     comparable = dense is not None and dense is not group and dense.first["data"] == group.first["data"]
     difference = None
     if comparable and dense is not None:
-        mine, theirs = ([_answers(run.numbers()) for run in own.runs] for own in (group, dense))
-        difference = compare(mine, theirs)
+        difference = compare(*([run.numbers() for run in own.runs] for own in (group, dense)))
     return Row(
         recipe=group.recipe,
         setup=group.setup,
@@ -79,11 +78,6 @@ def _row(group: Group, others: list[Group], name: str) -> Row:
         tokens_per_second=group.mean("training", "tokens_per_second"),
         seconds=group.mean("seconds", "training"),
     )
-
-
-def _answers(numbers):  # type: ignore[no-untyped-def]
-    """Right and wrong answers alone, where there is nothing else."""
-    return numbers[:, 0] if numbers.shape[1] == 2 else numbers
 
 
 def _lines(found: list[Row], task: str, setup: str) -> Iterator[Table | str]:

@@ -2,6 +2,7 @@
 
 import copy
 import math
+import os
 import signal
 from dataclasses import dataclass
 from itertools import islice
@@ -64,15 +65,14 @@ class Run:
         self.training, self.ranks, self.tell = training, ranks, tell
         self.logits, self.dev = logits, dev
         if training.deterministic:
+            os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # or torch refuses cuBLAS
             torch.use_deterministic_algorithms(True)
         self.model = model.to(ranks.device).train()
         # one rank cannot evaluate what is sharded, so the first one keeps a whole copy for it
         sharded = ranks.count > 1 and training.parallel == "fsdp"
         self.whole = copy.deepcopy(model) if sharded else model
-        self.optimizer = optimizer(model, training, ranks.device)
         wrapped = ranks.wrap(model, training.parallel)
-        if sharded:  # its parameters are new ones
-            self.optimizer = optimizer(model, training, ranks.device)
+        self.optimizer = optimizer(model, training, ranks.device)
         self.step = Step(wrapped, self.optimizer, logits, training, ranks)
         self.batches = Batches(
             train, training.batch_tokens, training.longest, seed, ranks.rank, ranks.count,

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -70,10 +69,7 @@ class Task(Protocol):
     ) -> Measured: ...
 
     def numbers(self, line: str) -> list[int]:
-        """Those of a line that `measure` gave: what the metric is made of."""
-
-    def value(self, sums: np.ndarray) -> np.ndarray:
-        """The metric (…) of numbers summed over sentences (…, numbers)."""
+        """Those of a line that `measure` gave: whether it is right, or what BLEU counts."""
 
     def baselines(self, splits: Splits[Any]) -> dict[str, float]:
         """What simple ways to answer reach on the test set."""

@@ -97,9 +97,6 @@ class Style:
     def numbers(self, line: str) -> list[int]:
         return [int(number) for number in line.partition("\t")[0].split()]
 
-    def value(self, sums: np.ndarray) -> np.ndarray:
-        return np.asarray(bleu.of(sums))
-
     def baselines(self, splits: Splits[Pair]) -> dict[str, float]:
         """Copying the source, and replacing each word by the one that it most often becomes."""
         substitute = corpus.substitution(splits.train)
