@@ -1,6 +1,7 @@
 """Pictures of runs: how they learned, and what became of them."""
 
 from collections.abc import Sequence
+from itertools import cycle
 from pathlib import Path
 
 from matplotlib.axes import Axes
@@ -10,7 +11,11 @@ from onenth.lab.engine.report import lines
 from onenth.lab.runs import Group
 from onenth.lab.tasks import TASKS
 
-_COLOURS = ("black", "tab:grey", "tab:cyan", "tab:blue", "tab:purple", "tab:red", "tab:orange", "tab:green")
+_COLOURS = {
+    "dense": "black", "quaternion": "tab:grey", "n2": "tab:cyan", "n4": "tab:blue", "n8": "tab:purple",
+    "n16": "tab:brown", "n4-rank8": "tab:red", "n8-rank16": "tab:pink",
+}  # fmt: skip
+_OTHERS = ("tab:orange", "tab:green", "tab:olive")
 
 
 def draw(groups: Sequence[Group], baselines: dict[str, float], folder: Path) -> list[Path]:
@@ -26,7 +31,7 @@ def learning(groups: Sequence[Group]) -> Figure:
     """Loss in training, and on the development set, over the steps of the first seeds."""
     figure = Figure(figsize=(11, 4.2), layout="constrained")
     left, right = figure.subplots(1, 2, sharex=True)
-    for colour, group in zip(_cycled(len(groups)), groups, strict=True):
+    for colour, group in zip(_colours(groups), groups, strict=True):
         log = lines(group.runs[0].path.parent)
         for axis, key in ((left, "loss"), (right, "dev_accuracy")):
             points = [(line["step"], line[key]) for line in log if line.get(key) is not None]
@@ -47,7 +52,7 @@ def quality(groups: Sequence[Group], baselines: dict[str, float]) -> Figure:
     names = [*baselines, *(f"{group.variant}\n{group.first['parameters']['layers']:,}" for group in groups)]
     values = [*baselines.values(), *(group.metric(task)[0] for group in groups)]
     spreads = [0.0] * len(baselines) + [group.metric(task)[1] or 0.0 for group in groups]
-    colours = ["lightgrey"] * len(baselines) + _cycled(len(groups))
+    colours = ["lightgrey"] * len(baselines) + _colours(groups)
     figure = Figure(figsize=(1.15 * len(names) + 2, 4.2), layout="constrained")
     axis = figure.subplots()
     bars = axis.bar(names, values, yerr=[own or float("nan") for own in spreads], color=colours)
@@ -59,8 +64,9 @@ def quality(groups: Sequence[Group], baselines: dict[str, float]) -> Figure:
     return figure
 
 
-def _cycled(count: int) -> list[str]:
-    return [_COLOURS[number % len(_COLOURS)] for number in range(count)]
+def _colours(groups: Sequence[Group]) -> list[str]:
+    others = cycle(_OTHERS)
+    return [_COLOURS.get(group.variant) or next(others) for group in groups]
 
 
 def _plain(axis: Axes) -> None:

@@ -40,7 +40,7 @@ def small(variant: str = "dense") -> Recipe:
         rates="even",
         clip=1.0,
         save_every=300,
-        evaluate_every=300,
+        evaluate_every=100,
         report_every=20,
     )
     return replace(own, name=f"agreement/small/{variant}", training=training)

@@ -63,7 +63,7 @@ def small(variant: str = "dense") -> Recipe:
         clip=1.0,
         label_smoothing=0.05,
         save_every=350,
-        evaluate_every=350,
+        evaluate_every=100,
         report_every=20,
     )
     return Recipe(
