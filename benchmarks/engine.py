@@ -196,8 +196,9 @@ def work_of(variant: str, steps: int) -> Work:
     vocabulary = AGREEMENT.vocabulary(splits.train, own.model.vocabulary, Path())
     train, dev = (AGREEMENT.examples(rows, vocabulary) for rows in (splits.train, splits.dev[:8]))
     training = dataclasses.replace(
-        own.training, steps=steps, warmup=1, decay="constant", learning_rate=own.training.learning_rate / 10,
-        save_every=steps, evaluate_every=steps, longest=min(own.training.longest, own.model.positions),
+        own.training, steps=steps, warmup=1, decay="constant", clip=None,
+        learning_rate=own.training.learning_rate / 10, save_every=steps, evaluate_every=steps,
+        longest=min(own.training.longest, own.model.positions),
     )  # fmt: skip
     torch.manual_seed(SEED)
     model = AGREEMENT.model(dataclasses.replace(own.model, vocabulary=len(vocabulary))).train()

@@ -43,8 +43,7 @@ def shard(model: nn.Module, mesh: DeviceMesh, **options: Any) -> None:
                 grad.copy_(mean.view_as(grad))
 
     def arrived(parameter: Tensor) -> None:
-        # in which order they arrive depends on the rows that a rank has: they meet in the order of the model
-        if not waiting:
+        if not waiting:  # they meet once, at the end of the backward, in the order of the model
             Variable._execution_engine.queue_callback(average)
         waiting.add(parameter)
 
