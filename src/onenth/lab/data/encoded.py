@@ -39,12 +39,13 @@ class Encoded:
         self, rows: np.ndarray, length: int | None = None, *, before: Sequence[int] = (), pad: int = 0
     ) -> Tensor:
         """(rows, length): each sentence after what comes before it, then pad; a negative row is all pad."""
-        if length is None:
-            length = int(self.lengths[rows[rows >= 0]].max(initial=1)) + len(before)
-        found = np.full((len(rows), length), pad, dtype=np.int64)
+        lengths = np.where(rows < 0, 0, self.lengths[rows])
         first = len(before)
-        for place, row in enumerate(rows):
-            if row >= 0:
-                found[place, :first] = before
-                found[place, first : first + self.lengths[row]] = self[row]
+        if length is None:
+            length = max(1, int(lengths.max())) + first
+        found = np.full((len(rows), length), pad, dtype=np.int64)
+        found[rows >= 0, :first] = before
+        place = np.arange(int(lengths.max()))
+        inside = place < lengths[:, None]  # (rows, longest)
+        found[:, first : first + len(place)][inside] = self.ids[(self.starts[rows][:, None] + place)[inside]]
         return torch.from_numpy(found)

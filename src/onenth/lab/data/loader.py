@@ -2,6 +2,7 @@
 
 import signal
 from collections.abc import Iterator
+from itertools import count
 from typing import Any
 
 import torch
@@ -12,6 +13,8 @@ from onenth.lab.data.batches import Batch, Batches
 
 def stream(batches: Batches, start: int, workers: int) -> Iterator[Batch]:
     """Batch `start` of a run, and all after it, without an end."""
+    if not workers:
+        return map(_Numbered(batches).__getitem__, count(start))
     loader: DataLoader[Batch] = DataLoader(
         _Numbered(batches),
         batch_size=None,
@@ -31,10 +34,7 @@ class _From(Sampler[int]):
         self.start = start
 
     def __iter__(self) -> Iterator[int]:
-        number = self.start
-        while True:
-            yield number
-            number += 1
+        return count(self.start)
 
 
 class _Numbered(Dataset[Batch]):
