@@ -31,7 +31,7 @@ class Reporter:
         self._bar = Progress(
             TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}"),
             TimeElapsedColumn(), TextColumn("left:"), TimeRemainingColumn(), TextColumn("{task.fields[now]}"),
-            console=console, transient=True, disable=not console.is_terminal,
+            console=console, transient=True, disable=not console.is_terminal, refresh_per_second=2,
         )  # fmt: skip
         self._task = self._bar.add_task(name, total=steps, now="")
         self._log: IO[str] | None = None
