@@ -2,6 +2,7 @@
 
 import json
 import math
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any, Self
@@ -12,6 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from onenth.lab.errors import Problem
 
 LOG = "log.jsonl"
+_EVERY = 0.5  # seconds between two drawings of the bar: the cores are for training
 _SHOWN = "loss", "tokens_per_second", "dev_loss", "dev_accuracy"
 
 
@@ -28,10 +30,11 @@ class Reporter:
     def __init__(self, folder: Path, name: str, steps: int, console: Console) -> None:
         self._folder, self._console = folder, console
         self._newest: dict[str, str] = {}  # figures, to be shown beside the bar
+        self._drawn = 0.0
         self._bar = Progress(
             TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}"),
             TimeElapsedColumn(), TextColumn("left:"), TimeRemainingColumn(), TextColumn("{task.fields[now]}"),
-            console=console, transient=True, disable=not console.is_terminal, refresh_per_second=2,
+            console=console, transient=True, disable=not console.is_terminal, auto_refresh=False,
         )  # fmt: skip
         self._task = self._bar.add_task(name, total=steps, now="")
         self._log: IO[str] | None = None
@@ -61,7 +64,10 @@ class Reporter:
         self._console.print(sentence, markup=False, highlight=False)
 
     def step(self, step: int) -> None:
-        self._bar.update(self._task, completed=step)
+        now = time.monotonic()
+        if now - self._drawn >= _EVERY:
+            self._drawn = now
+            self._bar.update(self._task, completed=step, refresh=True)
 
     def bad(self, step: int, loss: float, norm: float, rows: list[int]) -> None:
         """A batch that could not be learned from, with the rows of the training set in it."""
@@ -81,7 +87,8 @@ class Reporter:
             if isinstance(value, int | float):
                 self._board.add_scalar(key, value, step)
         self._newest |= {key: f"{told[key]:,.4g}" for key in _SHOWN if told.get(key) is not None}
-        self._bar.update(self._task, now="  ".join(f"{key} {own}" for key, own in self._newest.items()))
+        now = "  ".join(f"{key} {own}" for key, own in self._newest.items())
+        self._bar.update(self._task, completed=step, now=now)
 
 
 class Silence:
