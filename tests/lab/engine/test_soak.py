@@ -39,7 +39,8 @@ def folder(tmp_path):
 def test_kills(tmp_path, mode):
     left = die_again_and_again(tmp_path, mode, changes=range(60), kills=200 // PART)
     assert sum(left["delay"].values()) == 200 // PART
-    assert {"step step.part", "step step.gone"} <= left["change"].keys() & left["delay"].keys()
+    assert {"step step.part", "step step.gone"} <= left["change"].keys()
+    assert any(names.endswith(".part") for names in left["delay"])  # some came while a save was under way
     assert ("step.old step.part" in left["change"]) == (mode == "in place")
 
 
