@@ -25,6 +25,7 @@ from torch import nn
 
 from onenth.lab import check, settings
 from onenth.lab.data import aside
+from onenth.lab.data import vocabulary as vocabularies
 from onenth.lab.data.batches import Examples
 from onenth.lab.data.files import digest
 from onenth.lab.data.splits import Splits
@@ -157,7 +158,8 @@ def load(folder: Path, device: torch.device) -> tuple[Task, Recipe, nn.Module, V
         if not (path := folder / MODEL / name).is_file() or digest(path) != sha256:
             raise Problem.at(path, None, "is not the file that the run left", "train it again with --fresh")
     model = task.load(folder / MODEL)
-    return task, recipe, model.to(device), task.load_vocabulary(folder / MODEL)
+    name = next((name for name in held["model"] if name.startswith("vocabulary.")), "vocabulary.txt")
+    return task, recipe, model.to(device), vocabularies.load(folder / MODEL / name)
 
 
 def read(task: Task, data: Path | None) -> Splits[Any]:

@@ -126,5 +126,4 @@ def test_padding():
     encoded = Encoded.of([[4, 5, 6], [7]])
     assert encoded.padded(np.array([1, 0])).tolist() == [[7, 0, 0], [4, 5, 6]]
     assert encoded.padded(np.array([0, EMPTY]), 5, pad=-1).tolist() == [[4, 5, 6, -1, -1], [-1] * 5]
-    assert encoded.padded(np.array([1]), before=(1, 2)).tolist() == [[1, 2, 7]]
     assert encoded.padded(np.array([0])).dtype == torch.int64

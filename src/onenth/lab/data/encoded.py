@@ -35,17 +35,13 @@ class Encoded:
     def __getitem__(self, row: int) -> np.ndarray:
         return self.ids[self.starts[row] : self.starts[row + 1]]
 
-    def padded(
-        self, rows: np.ndarray, length: int | None = None, *, before: Sequence[int] = (), pad: int = 0
-    ) -> Tensor:
-        """(rows, length): each sentence after what comes before it, then pad; a negative row is all pad."""
+    def padded(self, rows: np.ndarray, length: int | None = None, *, pad: int = 0) -> Tensor:
+        """(rows, length): each sentence, then pad; a negative row is all pad."""
         lengths = np.where(rows < 0, 0, self.lengths[rows])
-        first = len(before)
         if length is None:
-            length = max(1, int(lengths.max())) + first
+            length = max(1, int(lengths.max()))
         found = np.full((len(rows), length), pad, dtype=np.int64)
-        found[rows >= 0, :first] = before
         place = np.arange(int(lengths.max()))
         inside = place < lengths[:, None]  # (rows, longest)
-        found[:, first : first + len(place)][inside] = self.ids[(self.starts[rows][:, None] + place)[inside]]
+        found[:, : len(place)][inside] = self.ids[(self.starts[rows][:, None] + place)[inside]]
         return torch.from_numpy(found)

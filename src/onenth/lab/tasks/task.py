@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -36,7 +36,7 @@ class Task(Protocol):
     name: str
     title: str
     metric: str
-    paper: dict[str, float]
+    paper: ClassVar[dict[str, float]]
 
     def corpus(self) -> Splits[Any]:
         """The embedded one."""
@@ -46,9 +46,6 @@ class Task(Protocol):
 
     def vocabulary(self, rows: Iterable[Any], most: int, cache: Path) -> Vocabulary:
         """Of the training set, of so many entries at most."""
-
-    def load_vocabulary(self, folder: Path) -> Vocabulary:
-        """The one that a model was saved with."""
 
     def examples(self, rows: Iterable[Any], vocabulary: Vocabulary) -> Examples: ...
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -45,7 +45,7 @@ class Style:
     name = "style"
     title = "Text style transfer"
     metric = "bleu"
-    paper = {"dense": 11.65, "n2": 12.20, "n4": 12.42, "n8": 11.66, "n16": 10.76}  # noqa: RUF012
+    paper: ClassVar[dict[str, float]] = {"dense": 11.65, "n2": 12.20, "n4": 12.42, "n8": 11.66, "n16": 10.76}
 
     def corpus(self) -> Splits[Pair]:
         return corpus.corpus()
@@ -55,9 +55,6 @@ class Style:
 
     def vocabulary(self, rows: Iterable[Pair], most: int, cache: Path) -> Vocabulary:
         return Pieces.train((text for row in rows for text in row), most, cache)
-
-    def load_vocabulary(self, folder: Path) -> Vocabulary:
-        return Pieces.load(folder / "vocabulary.model")
 
     def examples(self, rows: Iterable[Pair], vocabulary: Vocabulary) -> Pairs:
         return Pairs(rows, vocabulary)
